@@ -1,0 +1,161 @@
+"""The composition root: builds a server from its settings, starts it and stops it in order."""
+
+import asyncio
+import logging
+import sys
+from pathlib import Path
+
+from aspira.batching.completions import Completions
+from aspira.batching.servable import BatchedServable
+from aspira.contracts.clock import SystemClock
+from aspira.contracts.events import EventBus
+from aspira.contracts.identity import ModelName
+from aspira.contracts.tensors import Tensors
+from aspira.frontends.grpc.asgi import GrpcApplication
+from aspira.frontends.grpc.health import HealthServicer
+from aspira.frontends.grpc.methods import Method, Methods
+from aspira.frontends.grpc.model_service import ModelServicer
+from aspira.frontends.grpc.prediction import PredictionServicer
+from aspira.frontends.grpc.reflection import reflection_methods
+from aspira.frontends.listeners.dispatch import Dispatcher
+from aspira.frontends.rest.asgi import RestApplication
+from aspira.frontends.rest.handler import MetricsPage, RestHandler
+from aspira.lifecycle.filesystem_source import FilesystemSource, MonitoredModel
+from aspira.lifecycle.manager import Manager
+from aspira.observability.logging import EventLogger
+from aspira.observability.subscribers import ServingMetrics
+from aspira.platforms import Platforms
+from aspira.routing.table import RoutingTable
+from aspira.service.drain import RequestGate
+from aspira.service.inference import InferenceService, Router
+from aspira.service.model_config import ModelConfigs, decode_model_configs, single_model_configs
+from aspira.service.models import ModelsService
+from aspira.settings import DEFAULT_METRICS_PATH, ModelOptions, ProcessOptions, Settings
+from aspira.wire.monitoring_config import make_monitoring_config
+from aspira.wire.text_format import parse_text_file
+
+_logger = logging.getLogger(__name__)
+
+
+class Server:
+    """All parts of a running server. Built and used on one event loop."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        clock, events = SystemClock(), EventBus()
+        metrics = ServingMetrics()
+        events.subscribe(EventLogger(sys.stderr).on_event)
+        events.subscribe(metrics.on_event)
+        completions = Completions[Tensors](asyncio.get_running_loop())
+        platforms = Platforms(settings, events=events, clock=clock, completions=completions)
+        self._manager = Manager[BatchedServable](
+            platforms.make_loader, options=settings.lifecycle, events=events
+        )
+        self._source = FilesystemSource(
+            self._manager.aspire,
+            events=events,
+            poll_interval_s=settings.lifecycle.poll_interval_s,
+        )
+        router = Router(RoutingTable())
+        self.gate = RequestGate()
+        inference = InferenceService(self._manager, router=router)
+        self._models = ModelsService(
+            self._manager,
+            source=self._source,
+            router=router,
+            inference=inference,
+            allow_labels_for_unavailable=settings.models.allow_labels_for_unavailable,
+        )
+        prediction = PredictionServicer(
+            inference,
+            models=self._models,
+            events=events,
+            clock=clock,
+            use_tensor_content=settings.grpc.use_tensor_content,
+        )
+        self.methods = self._collect_methods(prediction)
+        rest = RestHandler(
+            inference,
+            models=self._models,
+            gate=self.gate,
+            events=events,
+            clock=clock,
+            metrics=_metrics_page(settings.process, metrics=metrics),
+        )
+        self.clock = clock
+        self.rest_application = RestApplication(
+            rest, gate=self.gate, clock=clock, options=settings.rest
+        )
+        self.application = Dispatcher(
+            grpc=GrpcApplication(self.methods, gate=self.gate, clock=clock),
+            rest=self.rest_application,
+        )
+
+    async def start(self) -> None:
+        """Load the configured models; returns when each is available, or known not to be.
+
+        Raises:
+            ServingError: the configuration is wrong.
+        """
+        configs = read_model_configs(self._settings.models)
+        await self._models.start(configs)
+        await self._models.wait_settled(configs)
+        for reason in self._models.unavailable().values():
+            _logger.error("Serving without a model: %s", reason)
+
+    async def drain(self, *, grace_s: float) -> bool:
+        """Refuse new requests, finish those in flight, unload. False if `grace_s` was too short."""
+        try:
+            async with asyncio.timeout(grace_s):
+                await self._source.stop()
+                await self.gate.close()
+                await self._manager.stop()
+        except TimeoutError:
+            return False
+        return True
+
+    def check_health(self, service: str) -> bool | None:
+        """See `CheckHealth`."""
+        unavailable = self._models.unavailable()
+        if service in self._models.configs:
+            return self.gate.is_open and ModelName(service) not in unavailable
+        names = {path.split("/")[1] for path in self.methods}
+        if service in {"", *names, *(name.rpartition(".")[2] for name in names)}:
+            return self.gate.is_open and not unavailable
+        return None
+
+    def _collect_methods(self, prediction: PredictionServicer) -> Methods:
+        methods: dict[str, Method] = {
+            **prediction.methods(),
+            **ModelServicer(self._models).methods(),
+        }
+        if self._settings.grpc.is_health_enabled:
+            methods |= HealthServicer(self.check_health).methods()
+        return methods | reflection_methods(methods)
+
+
+def read_model_configs(options: ModelOptions) -> ModelConfigs:
+    """The models to serve, from the config file or the two single-model flags.
+
+    Raises:
+        ServingError: the file cannot be read, or an entry is wrong.
+    """
+    if not options.config_file:
+        return single_model_configs(MonitoredModel(ModelName(options.name), options.base_path))
+    from tensorflow_serving.config import model_server_config_pb2
+
+    message = model_server_config_pb2.ModelServerConfig()
+    parse_text_file(Path(options.config_file), into=message)
+    return decode_model_configs(message) or {}
+
+
+def _metrics_page(options: ProcessOptions, *, metrics: ServingMetrics) -> MetricsPage | None:
+    if not options.monitoring_config_file:
+        if not options.is_metrics_default:
+            return None
+        return MetricsPage(DEFAULT_METRICS_PATH, metrics.render)
+    config = make_monitoring_config()
+    parse_text_file(Path(options.monitoring_config_file), into=config)
+    if not config.prometheus_config.enable:
+        return None
+    return MetricsPage(config.prometheus_config.path or DEFAULT_METRICS_PATH, metrics.render)

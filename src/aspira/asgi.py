@@ -1,0 +1,79 @@
+"""The application that Envoy imports by name: a server whose parent process holds the reins.
+
+The parent hands over the settings and one end of a socket pair in the environment. Over the pair
+go JSON lines: the child says `ready`, `failed` or `drained`; the parent says `drain`. The end of
+the stream means that the parent is gone, and the child goes too.
+"""
+
+import asyncio
+import json
+import os
+import socket
+from typing import Any
+
+from aspira.contracts.errors import ServingError, Unknown
+from aspira.frontends.asgi import Receive, Scope, Send
+from aspira.frontends.listeners.envoy import CONTROL_VARIABLE, SETTINGS_VARIABLE
+from aspira.settings import decode_settings
+
+
+class EnvoyChild:
+    """Starts the server with the ASGI lifespan; passes requests on to it."""
+
+    def __init__(self) -> None:
+        self._server: Any = None
+        self._control_task: asyncio.Task[None] | None = None
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "lifespan":
+            await self._run_lifespan(receive, send=send)
+        else:
+            await self._server.application(scope, receive, send)
+
+    async def _run_lifespan(self, receive: Receive, *, send: Send) -> None:
+        await receive()
+        control = socket.socket(fileno=int(os.environ[CONTROL_VARIABLE]))
+        reader, writer = await asyncio.open_connection(sock=control)
+        # Frameworks start programs of their own, which are none of Envoy's business.
+        os.environ.pop("LD_PRELOAD", None)
+        try:
+            await self._start_server()
+        except ServingError as error:
+            await _tell(writer, event="failed", code=error.code.name, message=error.message)
+            await send({"type": "lifespan.startup.failed", "message": str(error)})
+            return
+        self._control_task = asyncio.create_task(self._follow(reader, writer=writer))
+        await send({"type": "lifespan.startup.complete"})
+        await receive()
+        # The parent drained us before it had Envoy stopped. Finalizing an interpreter that holds
+        # frameworks and their threads has nothing left to free, and may crash.
+        os._exit(0)
+
+    async def _start_server(self) -> None:
+        settings = decode_settings(os.environ[SETTINGS_VARIABLE])
+        try:
+            from aspira.app import Server
+
+            self._server = Server(settings)
+        except ImportError as error:
+            raise Unknown(f"A package is missing: {error}") from error
+        await self._server.start()
+
+    async def _follow(self, reader: asyncio.StreamReader, *, writer: asyncio.StreamWriter) -> None:
+        """Obey the parent."""
+        line = await reader.readline()
+        if not line:
+            os._exit(1)
+        grace_s = float(json.loads(line)["grace_s"])
+        is_clean = await self._server.drain(grace_s=grace_s)
+        await _tell(writer, event="drained", is_clean=is_clean)
+        await reader.read()
+        os._exit(0)
+
+
+async def _tell(writer: asyncio.StreamWriter, **event: object) -> None:
+    writer.write(json.dumps(event).encode() + b"\n")
+    await writer.drain()
+
+
+application = EnvoyChild()

@@ -1,0 +1,104 @@
+"""The worker threads of one version: they take its queued work in order and run it.
+
+Each version has threads of its own, so a slow model never holds up another. They start when work
+comes in and end when the version unloads.
+"""
+
+import asyncio
+import logging
+import threading
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from queue import SimpleQueue
+
+from aspira.batching.completions import Completions
+from aspira.contracts.clock import Clock
+from aspira.contracts.errors import Internal, ServingError
+from aspira.contracts.tensors import Tensors
+
+_logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """One request in the queue. `deadline` is in seconds of the scheduler's clock."""
+
+    signature_name: str
+    inputs: Tensors
+    outputs: tuple[str, ...]
+    deadline: float | None
+    future: asyncio.Future[Tensors]
+
+
+RunWork = Callable[[Work], Tensors]
+
+
+class Scheduler:
+    """Owns the queue and the threads of one version."""
+
+    def __init__(
+        self,
+        run: RunWork,
+        *,
+        num_threads: int,
+        name: str,
+        clock: Clock,
+        completions: Completions[Tensors],
+    ) -> None:
+        self._run = run
+        self._num_threads = num_threads
+        self._name = name
+        self._clock = clock
+        self._completions = completions
+        self._queue: SimpleQueue[Work | None] = SimpleQueue()
+        self._threads: list[threading.Thread] = []
+        self._idle: deque[None] = deque()
+
+    def submit(self, work: Work) -> None:
+        """Queue it. Its future is resolved on the loop, unless that gave up on it before."""
+        try:
+            self._idle.pop()
+        except IndexError:
+            if len(self._threads) < self._num_threads:
+                self._start_thread()
+        self._queue.put(work)
+
+    def close(self) -> None:
+        """Run what is queued, then end the threads. Blocks; nothing may be submitted any more."""
+        for _ in self._threads:
+            self._queue.put(None)
+        for thread in self._threads:
+            thread.join()
+        self._threads.clear()
+
+    def _start_thread(self) -> None:
+        name = f"{self._name}-{len(self._threads)}"
+        thread = threading.Thread(target=self._work, name=name, daemon=True)
+        self._threads.append(thread)
+        thread.start()
+
+    def _work(self) -> None:
+        while True:
+            if self._queue.empty():
+                self._idle.append(None)
+            work = self._queue.get()
+            if work is None:
+                return
+            if not work.future.done() and not self._is_expired(work):
+                self._completions.post(work.future, outcome=self._try_run(work))
+            # The thread may now wait for long: it must not keep a request's tensors alive.
+            del work
+
+    def _is_expired(self, work: Work) -> bool:
+        """Whether nobody waits for it any longer; the waiting side answers for the deadline."""
+        return work.deadline is not None and self._clock.now() >= work.deadline
+
+    def _try_run(self, work: Work) -> Tensors | ServingError:
+        try:
+            return self._run(work)
+        except ServingError as error:
+            return error
+        except Exception as error:
+            _logger.exception("A runtime raised an error of its own")
+            return Internal(f"{type(error).__name__}: {error}")

@@ -1,0 +1,1 @@
+"""Command lines. Nothing heavy is imported here: help must come at once."""

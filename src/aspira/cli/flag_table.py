@@ -1,0 +1,100 @@
+"""Every flag of a server, in TensorFlow Serving's order, then ours."""
+
+from aspira.cli.flags import Flag
+
+_MICROS = 1e-6
+_MILLIS = 1e-3
+
+
+def _choose_listener(text: str) -> str:
+    if text not in {"auto", "envoy", "portable"}:
+        raise ValueError(text)
+    return text
+
+
+def _split_tags(text: str) -> tuple[str, ...]:
+    return tuple(tag.strip() for tag in text.split(",") if tag.strip())
+
+
+def server_flags(*, default_rest_port: int) -> tuple[Flag, ...]:
+    """The table. The REST port is the one default on which the two commands differ."""
+    return (*_network_flags(default_rest_port), *_model_flags(), *_runtime_flags(), *_own_flags())
+
+
+def _network_flags(default_rest_port: int) -> tuple[Flag, ...]:
+    return (
+        Flag("port", "listener.grpc_port", 8500, "TCP port to listen on for gRPC. 0 disables it."),
+        Flag("grpc_socket_path", "listener.grpc_socket_path", "",
+             "If non-empty, also listen for gRPC on this UNIX socket."),
+        Flag("rest_api_port", "listener.rest_port", default_rest_port,
+             "TCP port to listen on for HTTP/REST. 0 disables it."),
+        Flag("rest_api_timeout_in_ms", "rest.timeout_s", 30000,
+             "Timeout of each REST request in milliseconds. 0 or less means none.",
+             lambda value: value * _MILLIS),
+        Flag("rest_api_enable_cors_support", "rest.is_cors_enabled", default=False,
+             help="Add CORS headers to REST answers."),
+        Flag("enable_grpc_healthcheck_service", "grpc.is_health_enabled", default=True,
+             help="Serve grpc.health.v1.Health, which reflects the models' states."),
+        Flag("enable_serialization_as_tensor_content", "grpc.use_tensor_content", default=False,
+             help="Encode gRPC outputs as tensor_content."),
+        Flag("monitoring_config_file", "process.monitoring_config_file", "",
+             "A text MonitoringConfig: whether and where metrics are served on the REST port."),
+    )  # fmt: skip
+
+
+def _model_flags() -> tuple[Flag, ...]:
+    return (
+        Flag("allow_version_labels_for_unavailable_models", "models.allow_labels_for_unavailable",
+             default=False,
+             help="A label not in use yet may be assigned to a version that is not available."),
+        Flag("model_config_file", "models.config_file", "",
+             "A text ModelServerConfig. If set, model_name and model_base_path are ignored."),
+        Flag("model_name", "models.name", "default", "Name of the model, without a config file."),
+        Flag("model_base_path", "models.base_path", "",
+             "Directory of the model, holding numeric version directories."),
+        Flag("num_load_threads", "lifecycle.num_load_threads", 0,
+             "Versions that may load at once. 0 means one per CPU."),
+        Flag("num_unload_threads", "lifecycle.num_unload_threads", 0,
+             "Versions that may unload at once. 0 means one."),
+        Flag("max_num_load_retries", "lifecycle.max_num_load_retries", 5,
+             "Further tries after a failed load."),
+        Flag("load_retry_interval_micros", "lifecycle.load_retry_interval_s", 60_000_000,
+             "Wait between tries in microseconds. Negative means none.",
+             lambda value: value * _MICROS),
+        Flag("file_system_poll_wait_seconds", "lifecycle.poll_interval_s", 1,
+             "Seconds between looks for new versions. 0 or less looks at start and on reload."),
+    )  # fmt: skip
+
+
+def _runtime_flags() -> tuple[Flag, ...]:
+    return (
+        Flag("tensorflow_session_parallelism", "tensorflow.session_parallelism", 0,
+             "Threads of a session, within and across ops. 0 means automatic."),
+        Flag("tensorflow_session_config_file", "tensorflow.session_config_file", "",
+             "A text tensorflow.ConfigProto to start sessions with."),
+        Flag("tensorflow_intra_op_parallelism", "tensorflow.intra_op_parallelism", 0,
+             "Threads within an op. 0 means automatic."),
+        Flag("tensorflow_inter_op_parallelism", "tensorflow.inter_op_parallelism", 0,
+             "Threads across ops. 0 means automatic."),
+        Flag("per_process_gpu_memory_fraction", "tensorflow.gpu_memory_fraction", 0.0,
+             "Share of GPU memory to take. 0 means TensorFlow's default."),
+        Flag("saved_model_tags", "tensorflow.saved_model_tags", "serve",
+             "Comma-separated tags of the MetaGraph to load.", _split_tags),
+        Flag("enable_model_warmup", "warmup.is_enabled", default=True,
+             help="Replay a model's warm-up records before it serves."),
+        Flag("num_request_iterations_for_warmup", "warmup.num_request_iterations", 0,
+             "Runs of each warm-up record. 0 means one."),
+    )  # fmt: skip
+
+
+def _own_flags() -> tuple[Flag, ...]:
+    return (
+        Flag("host", "listener.host", "",
+             "Address to listen on. Empty means all interfaces."),
+        Flag("listener", "process.listener", "auto",
+             "envoy, portable, or auto: envoy where it can run.", _choose_listener),
+        Flag("shutdown_grace_seconds", "process.shutdown_grace_s", 30.0,
+             "How long requests in flight may go on after SIGTERM or SIGINT."),
+        Flag("num_run_threads", "batching.num_threads", 0,
+             "Runs of one model version that may go on at once. 0 means one per CPU."),
+    )  # fmt: skip

@@ -1,0 +1,102 @@
+"""Flags as TensorFlow Serving parses them: `--name=value`, a bare `--name` for true, the last wins."""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+from types import MappingProxyType
+from typing import Any
+
+from aspira.contracts.errors import InvalidArgument
+from aspira.settings import Settings
+
+FlagValue = str | int | float | bool
+Convert = Callable[[Any], Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Flag:
+    """A flag and the setting it sets, `group.field`. `default` is what help shows.
+
+    `convert` takes the parsed value to the setting's unit.
+    """
+
+    name: str
+    setting: str
+    default: FlagValue
+    help: str
+    convert: Convert | None = None
+
+    @property
+    def kind(self) -> str:
+        return {bool: "bool", int: "int64", float: "float", str: "string"}[type(self.default)]
+
+
+@dataclass(frozen=True, slots=True)
+class ParsedFlags:
+    """What a command line said. `unknown` are the arguments that are no flag of the table."""
+
+    settings: Settings
+    unknown: tuple[str, ...]
+
+
+def parse_flags(
+    arguments: Iterable[str], *, flags: tuple[Flag, ...], settings: Settings
+) -> ParsedFlags:
+    """`settings` with the flags' values put in.
+
+    Raises:
+        InvalidArgument: a known flag with a value that does not fit.
+    """
+    by_name = {flag.name: flag for flag in flags}
+    unknown: list[str] = []
+    remaining = iter(arguments)
+    for argument in remaining:
+        if argument == "--":
+            unknown += remaining
+            break
+        name, separator, text = argument.removeprefix("--").partition("=")
+        flag = by_name.get(name) if argument.startswith("--") else None
+        if flag is None or (not separator and flag.kind != "bool"):
+            unknown.append(argument)
+            continue
+        value = _parse_value(text if separator else "true", flag=flag)
+        settings = _put(settings, flag=flag, value=value)
+    return ParsedFlags(settings, tuple(unknown))
+
+
+def usage(flags: tuple[Flag, ...], *, program: str) -> str:
+    """The help text."""
+    lines = [f"usage: {program}", "Flags:"]
+    for flag in flags:
+        shown = str(flag.default).lower() if flag.kind == "bool" else str(flag.default)
+        quoted = f'"{shown}"' if flag.kind == "string" else shown
+        lines.append(f"\t--{flag.name}={quoted}".ljust(33) + f"\t{flag.kind}\t{flag.help}")
+    return "\n".join(lines) + "\n"
+
+
+def _parse_value(text: str, *, flag: Flag) -> Any:
+    try:
+        value = _PARSERS[flag.kind](text)
+        return flag.convert(value) if flag.convert else value
+    except (ValueError, KeyError):
+        raise InvalidArgument(f"Couldn't interpret value {text} for flag {flag.name}.") from None
+
+
+def _parse_bool(text: str) -> bool:
+    return {"true": True, "1": True, "false": False, "0": False}[text.lower()]
+
+
+def _parse_int(text: str) -> int:
+    value = int(text)
+    if not -(2**63) <= value < 2**63 or "_" in text:
+        raise ValueError(text)
+    return value
+
+
+_PARSERS: MappingProxyType[str, Callable[[str], Any]] = MappingProxyType(
+    {"bool": _parse_bool, "int64": _parse_int, "float": float, "string": str}
+)
+
+
+def _put(settings: Settings, *, flag: Flag, value: Any) -> Settings:
+    group, _, field = flag.setting.partition(".")
+    return replace(settings, **{group: replace(getattr(settings, group), **{field: value})})

@@ -1,0 +1,86 @@
+"""The `aspira` command."""
+
+import sys
+from importlib import metadata
+
+from aspira.cli.flag_table import server_flags
+from aspira.cli.flags import parse_flags, usage
+from aspira.cli.serve import EXIT_FAILED, serve
+from aspira.contracts.errors import InvalidArgument
+from aspira.settings import Settings
+
+_REST_PORT = 8501
+_USAGE = """\
+Aspira: a model server, drop-in for TensorFlow Serving.
+
+usage: aspira COMMAND [--flag=value ...]
+
+Commands:
+  serve     serve models: aspira serve --model_name=NAME --model_base_path=/DIR
+  demo      make two small models and serve them
+  version   print versions
+
+`aspira serve --help` lists the flags.
+"""
+
+
+def main() -> None:
+    """Entry point of the console command."""
+    sys.exit(run(sys.argv[1:]))
+
+
+def run(arguments: list[str]) -> int:
+    """Run one command; returns the exit status."""
+    command, rest = (arguments[0], arguments[1:]) if arguments else ("--help", [])
+    match command:
+        case "serve":
+            return _serve(rest)
+        case "demo":
+            from aspira.cli.demo import serve_demo
+
+            return serve_demo(rest)
+        case "version" | "--version":
+            print(version_text())
+            return 0
+        case "help" | "--help" | "-h":
+            print(_USAGE, end="")
+            return 0
+    print(f"aspira: no command {command!r}\n\n{_USAGE}", end="", file=sys.stderr)
+    return EXIT_FAILED
+
+
+def version_text() -> str:
+    """Ours and TensorFlow's versions, in TensorFlow Serving's form."""
+    try:
+        tensorflow = metadata.version("tensorflow")
+    except metadata.PackageNotFoundError:
+        tensorflow = "not installed"
+    return (
+        f"TensorFlow ModelServer: Aspira {metadata.version('aspira')}\n"
+        f"TensorFlow Library: {tensorflow}"
+    )
+
+
+def _serve(arguments: list[str]) -> int:
+    flags = server_flags(default_rest_port=_REST_PORT)
+    if arguments[:1] in (["--help"], ["-h"]):
+        print(usage(flags, program="aspira serve"), end="")
+        return 0
+    if arguments[:1] == ["--version"]:
+        print(version_text())
+        return 0
+    try:
+        parsed = parse_flags(arguments, flags=flags, settings=Settings())
+    except InvalidArgument as error:
+        return _refuse(error.message)
+    if parsed.unknown:
+        return _refuse(
+            f"unknown argument: {parsed.unknown[0]} (flags are written --name=value; "
+            "`aspira serve --help` lists them)"
+        )
+    return serve(parsed.settings)
+
+
+def _refuse(message: str) -> int:
+    print(f"aspira serve: {message}", file=sys.stderr)
+    return EXIT_FAILED

@@ -1,0 +1,27 @@
+"""The first SIGTERM or SIGINT asks for an orderly end; the second one ends at once."""
+
+import asyncio
+import signal
+from collections.abc import Callable
+
+_SIGNALS = (signal.SIGTERM, signal.SIGINT)
+
+
+class ShutdownSignals:
+    """Installed on the running loop, so that it works for process 1 too."""
+
+    def __init__(self, on_second: Callable[[], None]) -> None:
+        self._on_second = on_second
+        self._requested = asyncio.Event()
+        loop = asyncio.get_running_loop()
+        for number in _SIGNALS:
+            loop.add_signal_handler(number, self._take)
+
+    async def wait(self) -> None:
+        """Return at the first signal."""
+        await self._requested.wait()
+
+    def _take(self) -> None:
+        if self._requested.is_set():
+            self._on_second()
+        self._requested.set()

@@ -1,0 +1,45 @@
+"""The `tensorflow_model_server` command, for scripts that start TensorFlow Serving's binary."""
+
+import sys
+from dataclasses import replace
+
+from aspira.cli.flag_table import server_flags
+from aspira.cli.flags import parse_flags, usage
+from aspira.cli.main import version_text
+from aspira.cli.serve import EXIT_FAILED, report, serve
+from aspira.contracts.errors import InvalidArgument
+from aspira.frontends.listeners.options import ListenerOptions
+from aspira.settings import ProcessOptions, Settings
+
+
+def main() -> None:
+    """Entry point of the console command."""
+    sys.exit(run(sys.argv[1:]))
+
+
+def run(arguments: list[str]) -> int:
+    """Serve as the original does: REST and metrics off by default, unknown flags tolerated."""
+    flags = server_flags(default_rest_port=0)
+    help_text = usage(flags, program="tensorflow_model_server")
+    if arguments[:1] == ["--help"]:
+        print(help_text, end="")
+        return EXIT_FAILED
+    if any(argument in {"--version", "--version=true"} for argument in arguments):
+        print(version_text())
+        return 0
+    settings = replace(
+        Settings(),
+        listener=ListenerOptions(rest_port=0),
+        process=ProcessOptions(is_metrics_default=False),
+    )
+    try:
+        parsed = parse_flags(arguments, flags=flags, settings=settings)
+    except InvalidArgument as error:
+        report(error.message)
+        print(help_text, end="")
+        return EXIT_FAILED
+    if parsed.unknown:
+        print(f"unknown argument: {parsed.unknown[0]}\n{help_text}", end="", flush=True)
+        for argument in parsed.unknown:
+            report(f"WARNING: ignoring unknown argument {argument}: it has NO EFFECT here")
+    return serve(parsed.settings)

@@ -1,0 +1,17 @@
+"""Time as a dependency, so that code that waits can be tested without waiting."""
+
+import time
+from typing import Protocol
+
+
+class Clock(Protocol):
+    """Monotonic seconds. Deadlines everywhere are absolute values of `now()`."""
+
+    def now(self) -> float: ...
+
+
+class SystemClock:
+    """The machine's monotonic clock, the one asyncio's loops use too."""
+
+    def now(self) -> float:
+        return time.monotonic()

@@ -1,0 +1,29 @@
+"""A prediction: what is asked and what is answered, whatever the protocol."""
+
+from dataclasses import dataclass
+
+from aspira.contracts.identity import ModelSpec, ServableId
+from aspira.contracts.tensors import Tensors
+
+
+@dataclass(frozen=True, slots=True)
+class PredictRequest:
+    """Inputs by alias. An empty `output_filter` asks for all outputs.
+
+    `deadline` is in seconds of the server's clock; None means none. The arrays belong to the
+    request and may be views of its bytes: nobody writes to them.
+    """
+
+    spec: ModelSpec
+    inputs: Tensors
+    output_filter: tuple[str, ...] = ()
+    deadline: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class PredictResponse:
+    """Outputs by alias, in the signature's order, and who answered."""
+
+    outputs: Tensors
+    servable_id: ServableId
+    signature_name: str

@@ -1,0 +1,50 @@
+"""The two protocols a framework implements: a Loader for one version, and the Servable it loads."""
+
+from collections.abc import Mapping
+from typing import Protocol, TypeVar
+
+from aspira.contracts.signatures import Signature
+from aspira.contracts.tensors import Tensors
+
+
+class Servable(Protocol):
+    """A loaded version. `run` blocks and may be called from several threads at once."""
+
+    @property
+    def signatures(self) -> Mapping[str, Signature]: ...
+
+    def run(self, signature_name: str, *, inputs: Tensors, outputs: tuple[str, ...]) -> Tensors:
+        """Run one signature on inputs by alias and return the outputs named in `outputs`.
+
+        The caller has checked aliases against the signature, not dtypes and shapes.
+
+        Raises:
+            ServingError: with the runtime's own text.
+        """
+        ...
+
+    def unload(self) -> None:
+        """Free everything. Called once, after the last `run` has returned."""
+        ...
+
+
+class Unloadable(Protocol):
+    """What the lifecycle needs to know of a loaded version."""
+
+    def unload(self) -> None: ...
+
+
+LoadedT = TypeVar("LoadedT", bound=Unloadable)
+LoadedT_co = TypeVar("LoadedT_co", bound=Unloadable, covariant=True)
+
+
+class Loader(Protocol[LoadedT_co]):
+    """Makes one version ready. Cheap to build; `load` does the work, on a load thread."""
+
+    def load(self) -> LoadedT_co:
+        """Read, compile and warm up; return what can serve. May be called again after a failure.
+
+        Raises:
+            ServingError: why this version cannot be served.
+        """
+        ...

@@ -1,0 +1,97 @@
+"""What a servable can be asked: named functions with typed, shaped inputs and outputs."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from aspira.contracts.errors import InvalidArgument
+from aspira.contracts.tensors import DataType, Tensor, Tensors
+
+Shape = tuple[int | None, ...]
+
+PREDICT_METHOD = "tensorflow/serving/predict"
+CLASSIFY_METHOD = "tensorflow/serving/classify"
+REGRESS_METHOD = "tensorflow/serving/regress"
+
+
+@dataclass(frozen=True, slots=True)
+class TensorSpec:
+    """One input or output: `shape` None means unknown rank, a None in it an unknown size.
+
+    `runtime_name` is the name inside the model (for TensorFlow `x:0`), for metadata and messages.
+    """
+
+    dtype: DataType
+    shape: Shape | None
+    runtime_name: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Signature:
+    """A callable entry of a model. `defaults` fill inputs that a request leaves out."""
+
+    inputs: Mapping[str, TensorSpec]
+    outputs: Mapping[str, TensorSpec]
+    method_name: str = PREDICT_METHOD
+    defaults: Mapping[str, Tensor] = field(default_factory=dict)
+
+    def bind_inputs(self, inputs: Tensors) -> Tensors:
+        """The inputs of one run in the signature's order: given ones, and defaults for the rest.
+
+        Raises:
+            InvalidArgument: an alias is unknown, or missing without a default. The texts are
+                TensorFlow Serving's.
+        """
+        if inputs.keys() == self.inputs.keys():
+            return {alias: inputs[alias] for alias in self.inputs}
+        self._check_num_inputs(inputs)
+        bound = {}
+        for alias, spec in self.inputs.items():
+            tensor = inputs.get(alias, self.defaults.get(alias))
+            if tensor is None:
+                raise InvalidArgument(
+                    f"Signature input alias: {alias}(feed name: {spec.runtime_name}) not found in"
+                    " request and no default value provided. Inputs expected to be in the request"
+                    f" {_names(self.inputs)}, or default input alias set: {_names(self.defaults)}"
+                )
+            bound[alias] = tensor
+        if not inputs.keys() <= bound.keys():
+            raise InvalidArgument(
+                "Inputs contains invalid name. Used request inputs: "
+                f"{_names(inputs.keys() & bound.keys())}, request input: {_names(inputs)}"
+            )
+        return bound
+
+    def choose_outputs(self, output_filter: tuple[str, ...]) -> tuple[str, ...]:
+        """The outputs to compute, in the signature's order; an empty filter means all.
+
+        Raises:
+            InvalidArgument: an alias is unknown or named twice.
+        """
+        if not output_filter:
+            return tuple(self.outputs)
+        wanted: set[str] = set()
+        for alias in output_filter:
+            if alias not in self.outputs:
+                raise InvalidArgument(
+                    f"output tensor alias not found in signature: {alias} Outputs expected to be"
+                    f" in the set {_names(self.outputs)}."
+                )
+            if alias in wanted:
+                raise InvalidArgument(f"duplicate output tensor alias: {alias}")
+            wanted.add(alias)
+        return tuple(alias for alias in self.outputs if alias in wanted)
+
+    def _check_num_inputs(self, inputs: Tensors) -> None:
+        given, wanted = len(inputs), len(self.inputs)
+        if given > wanted or (given < wanted and not self.defaults):
+            required = self.inputs.keys() - self.defaults.keys()
+            raise InvalidArgument(
+                f"input size does not match signature: {given}!={wanted}"
+                f" len({_names(inputs)}) != len({_names(self.inputs)})."
+                f" Sent extra: {_names(inputs.keys() - self.inputs.keys())}."
+                f" Missing but required: {_names(required - inputs.keys())}."
+            )
+
+
+def _names(aliases: Iterable[str]) -> str:
+    return "{" + ",".join(sorted(aliases)) + "}"

@@ -1,0 +1,43 @@
+"""The ASGI types that frontends use, and reading a request body within a bound."""
+
+from collections.abc import Awaitable, Callable, MutableMapping
+from typing import Any
+
+from aspira.contracts.errors import Cancelled, ResourceExhausted
+
+Scope = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
+Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
+Application = Callable[[Scope, Receive, Send], Awaitable[None]]
+
+
+async def read_body(receive: Receive, *, max_bytes: int, content_length: int | None) -> bytes:
+    """The whole request body.
+
+    Raises:
+        ResourceExhausted: it is, or says it will be, larger than `max_bytes`.
+        Cancelled: the client went away before its end.
+    """
+    if content_length is not None and content_length > max_bytes:
+        raise _too_large(max_bytes)
+    message = await receive()
+    if message["type"] != "http.request":
+        raise Cancelled("The client closed the connection before the request was complete")
+    if not message.get("more_body"):
+        body: bytes = message.get("body", b"")
+        return body
+    chunks = [message.get("body", b"")]
+    num_bytes = len(chunks[0])
+    while message.get("more_body"):
+        message = await receive()
+        if message["type"] != "http.request":
+            raise Cancelled("The client closed the connection before the request was complete")
+        chunks.append(message.get("body", b""))
+        num_bytes += len(chunks[-1])
+        if num_bytes > max_bytes:
+            raise _too_large(max_bytes)
+    return b"".join(chunks)
+
+
+def _too_large(max_bytes: int) -> ResourceExhausted:
+    return ResourceExhausted(f"The request body is larger than the limit of {max_bytes} bytes")

@@ -1,0 +1,183 @@
+"""Carries gRPC methods over ASGI with HTTP/2 trailers, for listeners that speak only HTTP."""
+
+import asyncio
+from collections.abc import AsyncIterator
+
+from aspira.contracts.clock import Clock
+from aspira.contracts.errors import (
+    Cancelled,
+    Internal,
+    ResourceExhausted,
+    ServingError,
+    Unimplemented,
+)
+from aspira.frontends.asgi import Receive, Scope, Send, read_body
+from aspira.frontends.grpc.framing import (
+    PREFIX_BYTES,
+    CallHeaders,
+    decode_only_message,
+    encode_message,
+    inflate,
+    message_length,
+    parse_headers,
+    status_headers,
+)
+from aspira.frontends.grpc.methods import (
+    MAX_MESSAGE_BYTES,
+    Message,
+    Methods,
+    StreamMethod,
+    UnaryMethod,
+    call_unary,
+    parse_message,
+)
+from aspira.service.drain import RequestGate
+
+_CONTENT_TYPE = (b"content-type", b"application/grpc")
+# Once a request body has ended, some servers tell of a client that left only when asked.
+_DISCONNECT_POLL_S = 1.0
+
+
+class GrpcApplication:
+    """An ASGI application that answers every path as a gRPC call."""
+
+    def __init__(self, methods: Methods, *, gate: RequestGate, clock: Clock) -> None:
+        self._methods = methods
+        self._gate = gate
+        self._clock = clock
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            headers = parse_headers(scope["headers"])
+            method = self._methods.get(scope["path"])
+            if isinstance(method, UnaryMethod):
+                with self._gate.enter():
+                    payload = await self._answer_unary(method, headers=headers, receive=receive)
+                    await _send_message(send, payload)
+            elif method is not None:
+                await self._answer_stream(method, headers=headers, receive=receive, send=send)
+            else:
+                raise Unimplemented(f"Method not found: {scope['path']}")
+        except ServingError as error:
+            await _send_error(send, error)
+
+    async def _answer_unary(
+        self, method: UnaryMethod, *, headers: CallHeaders, receive: Receive
+    ) -> bytes:
+        deadline = None
+        if headers.timeout_s is not None:
+            deadline = self._clock.now() + headers.timeout_s
+        body = await read_body(
+            receive,
+            max_bytes=MAX_MESSAGE_BYTES + PREFIX_BYTES,
+            content_length=headers.content_length,
+        )
+        payload = decode_only_message(body, encoding=headers.encoding, max_bytes=MAX_MESSAGE_BYTES)
+        del body
+        return await call_unary(method, payload=payload, deadline=deadline)
+
+    async def _answer_stream(
+        self, method: StreamMethod, *, headers: CallHeaders, receive: Receive, send: Send
+    ) -> None:
+        requests = _StreamRequests(method, headers=headers, receive=receive)
+        answering = asyncio.ensure_future(_send_stream(method, requests=requests, send=send))
+        watching = asyncio.ensure_future(requests.wait_for_disconnect())
+        try:
+            await asyncio.wait({answering, watching}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for task in (answering, watching):
+                task.cancel()
+            await asyncio.gather(answering, watching, return_exceptions=True)
+        if not answering.cancelled() and (error := answering.exception()) is not None:
+            raise error
+
+
+class _StreamRequests:
+    """The messages of a streaming request as they arrive."""
+
+    def __init__(self, method: StreamMethod, *, headers: CallHeaders, receive: Receive) -> None:
+        self._method = method
+        self._encoding = headers.encoding
+        self._receive = receive
+        self._ended = asyncio.Event()
+
+    async def messages(self) -> AsyncIterator[Message]:
+        buffer = b""
+        is_more = True
+        while is_more:
+            event = await self._receive()
+            if event["type"] != "http.request":
+                raise Cancelled("The client went away")
+            buffer += event.get("body", b"")
+            is_more = bool(event.get("more_body"))
+            while (size := self._complete_size(buffer)) is not None:
+                yield self._parse(buffer[:size])
+                buffer = buffer[size:]
+        if buffer:
+            raise Internal("The request stream ended within a message")
+        self._ended.set()
+
+    async def wait_for_disconnect(self) -> None:
+        """Return once the client has left; asks only after the request stream has ended."""
+        await self._ended.wait()
+        while (await self._receive())["type"] == "http.request":
+            await asyncio.sleep(_DISCONNECT_POLL_S)
+
+    def _complete_size(self, buffer: bytes) -> int | None:
+        if len(buffer) < PREFIX_BYTES:
+            return None
+        length = message_length(buffer)
+        if length > MAX_MESSAGE_BYTES:
+            raise ResourceExhausted(f"A message is larger than {MAX_MESSAGE_BYTES} bytes")
+        size = PREFIX_BYTES + length
+        return size if len(buffer) >= size else None
+
+    def _parse(self, frame: bytes) -> Message:
+        payload = frame[PREFIX_BYTES:]
+        if frame[0]:
+            payload = inflate(payload, encoding=self._encoding, max_bytes=MAX_MESSAGE_BYTES)
+        return parse_message(self._method, payload=payload)
+
+
+async def _send_stream(method: StreamMethod, *, requests: _StreamRequests, send: Send) -> None:
+    is_started = False
+    error: ServingError | None = None
+    try:
+        async for message in method.handler(requests.messages()):
+            if not is_started:
+                await _send_start(send)
+                is_started = True
+            frame = encode_message(message.SerializeToString())
+            await send({"type": "http.response.body", "body": frame, "more_body": True})
+    except ServingError as raised:
+        if not is_started:
+            raise
+        error = raised
+    if not is_started:
+        await _send_start(send)
+    await send({"type": "http.response.body", "body": b"", "more_body": False})
+    await send({"type": "http.response.trailers", "headers": status_headers(error)})
+
+
+async def _send_start(send: Send) -> None:
+    await send(
+        {
+            "type": "http.response.start",
+            "status": 200,
+            "headers": [_CONTENT_TYPE],
+            "trailers": True,
+        }
+    )
+
+
+async def _send_message(send: Send, payload: bytes) -> None:
+    await _send_start(send)
+    await send({"type": "http.response.body", "body": encode_message(payload), "more_body": False})
+    await send({"type": "http.response.trailers", "headers": status_headers(None)})
+
+
+async def _send_error(send: Send, error: ServingError) -> None:
+    """A reply of headers alone, gRPC's form for a call that has no message."""
+    headers = [_CONTENT_TYPE, *status_headers(error)]
+    await send({"type": "http.response.start", "status": 200, "headers": headers})
+    await send({"type": "http.response.body", "body": b""})

@@ -1,0 +1,62 @@
+"""`grpc.health.v1.Health`, telling the truth: a name is SERVING when what it names can answer."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from typing import Any
+
+from aspira.contracts.errors import NotFound
+from aspira.frontends.grpc.methods import Method, StreamMethod, UnaryCall, UnaryMethod
+
+_SERVICE = "/grpc.health.v1.Health"
+_WATCH_INTERVAL_S = 0.25
+
+# Message classes are generated, hence Any.
+Message = Any
+
+CheckHealth = Callable[[str], bool | None]
+"""Whether a service or model can answer; None for a name nobody knows. "" is the server."""
+
+
+class HealthServicer:
+    """Answers for the server (""), for its services by name, and for each model by name."""
+
+    def __init__(self, check_health: CheckHealth) -> None:
+        from grpc_health.v1 import health_pb2
+
+        self._check_health = check_health
+        self._classes = health_pb2
+
+    def methods(self) -> dict[str, Method]:
+        """Its methods by path."""
+        request_class = self._classes.HealthCheckRequest
+        return {
+            f"{_SERVICE}/Check": UnaryMethod(request_class, self.check),
+            f"{_SERVICE}/Watch": StreamMethod(request_class, self.watch),
+        }
+
+    async def check(self, call: UnaryCall) -> Message:
+        """The Check method."""
+        status = self._status(call.message.service)
+        if status == self._classes.HealthCheckResponse.SERVICE_UNKNOWN:
+            raise NotFound(f"Unknown service or model: {call.message.service}")
+        return self._classes.HealthCheckResponse(status=status)
+
+    async def watch(self, requests: AsyncIterator[Message]) -> AsyncIterator[Message]:
+        """The Watch method: the status now, then each change."""
+        service = (await anext(requests)).service
+        async for _ in requests:
+            break
+        last = None
+        while True:
+            status = self._status(service)
+            if status != last:
+                yield self._classes.HealthCheckResponse(status=status)
+                last = status
+            await asyncio.sleep(_WATCH_INTERVAL_S)
+
+    def _status(self, service: str) -> int:
+        is_healthy = self._check_health(service)
+        statuses = self._classes.HealthCheckResponse
+        if is_healthy is None:
+            return int(statuses.SERVICE_UNKNOWN)
+        return int(statuses.SERVING if is_healthy else statuses.NOT_SERVING)

@@ -1,0 +1,14 @@
+"""How gRPC answers look; one field, one flag."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class GrpcOptions:
+    """Defaults are TensorFlow Serving's, but that health is told."""
+
+    use_tensor_content: bool = False
+    """Outputs as `tensor_content` instead of the typed fields."""
+
+    is_health_enabled: bool = True
+    """Serve `grpc.health.v1.Health`."""

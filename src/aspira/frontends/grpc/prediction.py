@@ -1,0 +1,123 @@
+"""`tensorflow.serving.PredictionService`: predictions and model metadata."""
+
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from aspira.contracts.clock import Clock
+from aspira.contracts.errors import Code, Internal, InvalidArgument, ServingError
+from aspira.contracts.events import EventBus, RequestEnded
+from aspira.contracts.inference import PredictResponse
+from aspira.frontends.grpc.methods import Method, UnaryCall, UnaryMethod
+from aspira.service.inference import InferenceService
+from aspira.service.models import ModelsService
+from aspira.wire.prediction import (
+    decode_model_spec,
+    decode_predict_request,
+    encode_model_spec,
+    encode_predict_response,
+)
+from aspira.wire.signature_def import encode_signature
+
+_SERVICE = "/tensorflow.serving.PredictionService"
+_SIGNATURE_FIELD = "signature_def"
+
+# Message classes are generated at TensorFlow's import, hence Any.
+Message = Any
+
+
+class PredictionServicer:
+    """Decodes, calls the service once, encodes."""
+
+    def __init__(
+        self,
+        inference: InferenceService,
+        *,
+        models: ModelsService,
+        events: EventBus,
+        clock: Clock,
+        use_tensor_content: bool,
+    ) -> None:
+        from tensorflow_serving.apis import get_model_metadata_pb2, predict_pb2
+
+        self._inference = inference
+        self._models = models
+        self._events = events
+        self._clock = clock
+        self._use_tensor_content = use_tensor_content
+        self._predict_classes = predict_pb2
+        self._metadata_classes = get_model_metadata_pb2
+
+    def methods(self) -> dict[str, Method]:
+        """Its methods by path."""
+        return {
+            f"{_SERVICE}/Predict": UnaryMethod(self._predict_classes.PredictRequest, self.predict),
+            f"{_SERVICE}/GetModelMetadata": UnaryMethod(
+                self._metadata_classes.GetModelMetadataRequest, self.get_model_metadata
+            ),
+        }
+
+    async def predict(self, call: UnaryCall) -> Message:
+        """The Predict method."""
+        return await self._observed(
+            "predict", message=call.message, answer=lambda: self._predict(call)
+        )
+
+    async def get_model_metadata(self, call: UnaryCall) -> Message:
+        """The GetModelMetadata method."""
+        return await self._observed(
+            "metadata", message=call.message, answer=lambda: self._get_model_metadata(call.message)
+        )
+
+    async def _predict(self, call: UnaryCall) -> tuple[Message, int | None]:
+        request = decode_predict_request(call.message, deadline=call.deadline)
+        response: PredictResponse = await self._inference.predict(request)
+        answer = self._predict_classes.PredictResponse()
+        encode_predict_response(response, into=answer, use_tensor_content=self._use_tensor_content)
+        return answer, response.servable_id.version
+
+    async def _get_model_metadata(self, message: Message) -> tuple[Message, int | None]:
+        if not message.metadata_field:
+            raise InvalidArgument(
+                "GetModelMetadataRequest must specify at least one metadata_field"
+            )
+        for field in message.metadata_field:
+            if field != _SIGNATURE_FIELD:
+                raise InvalidArgument(f"Metadata field {field} is not supported")
+        metadata = self._models.metadata(decode_model_spec(message))
+        answer = self._metadata_classes.GetModelMetadataResponse()
+        encode_model_spec(metadata.servable_id, into=answer.model_spec)
+        signatures = self._metadata_classes.SignatureDefMap()
+        for name, signature in metadata.signatures.items():
+            encode_signature(signature, into=signatures.signature_def[name])
+        answer.metadata[_SIGNATURE_FIELD].Pack(signatures)
+        return answer, metadata.servable_id.version
+
+    async def _observed(
+        self,
+        api: str,
+        *,
+        message: Message,
+        answer: Callable[[], Awaitable[tuple[Message, int | None]]],
+    ) -> Message:
+        started_s = self._clock.now()
+        code, version = Code.INTERNAL, None
+        try:
+            response, version = await answer()
+            code = Code.OK
+        except ServingError as error:
+            code = error.code
+            raise
+        except (TypeError, ValueError) as error:
+            raise Internal(f"The response cannot be encoded: {error}") from error
+        finally:
+            self._events.publish(
+                RequestEnded(
+                    message.model_spec.name,
+                    version,
+                    api,
+                    "grpc",
+                    code,
+                    self._clock.now() - started_s,
+                )
+            )
+        return response

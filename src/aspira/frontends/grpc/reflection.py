@@ -1,0 +1,20 @@
+"""gRPC server reflection, so that grpcurl and the like need no proto files."""
+
+from collections.abc import Iterable
+
+from aspira.frontends.grpc.methods import Method, StreamMethod
+
+_NAMES = ("grpc.reflection.v1alpha.ServerReflection", "grpc.reflection.v1.ServerReflection")
+
+
+def reflection_methods(paths: Iterable[str]) -> dict[str, Method]:
+    """Reflection over the services of `paths`; both protocol versions, which differ in name only."""
+    from grpc_reflection.v1alpha import reflection, reflection_pb2
+
+    services = sorted({path.split("/")[1] for path in paths} | set(_NAMES[:1]))
+    servicer = reflection.aio.ReflectionServicer(services)
+    method = StreamMethod(
+        reflection_pb2.ServerReflectionRequest,
+        lambda requests: servicer.ServerReflectionInfo(requests, None),
+    )
+    return {f"/{name}/ServerReflectionInfo": method for name in _NAMES}

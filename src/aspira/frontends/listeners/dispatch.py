@@ -1,0 +1,33 @@
+"""One ASGI application for all protocols, so that any of them may come in on any port."""
+
+import logging
+
+from aspira.frontends.asgi import Application, Receive, Scope, Send
+
+_GRPC = b"application/grpc"
+
+_logger = logging.getLogger(__name__)
+
+
+class Dispatcher:
+    """Hands a request to gRPC or REST by its content type."""
+
+    def __init__(self, *, grpc: Application, rest: Application) -> None:
+        self._grpc = grpc
+        self._rest = rest
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        application = self._grpc if _is_grpc(scope) else self._rest
+        try:
+            await application(scope, receive, send)
+        except Exception:
+            # The frontends answer every error of their own; what is left is a bug, or a client
+            # that closed the connection while it was being answered.
+            _logger.exception("A request was not answered: %s", scope.get("path"))
+
+
+def _is_grpc(scope: Scope) -> bool:
+    for name, value in scope["headers"]:
+        if name == b"content-type":
+            return bytes(value).startswith(_GRPC)
+    return False

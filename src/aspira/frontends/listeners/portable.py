@@ -1,0 +1,155 @@
+"""A listener of well-known parts, uvicorn and grpc.aio: for debugging, and where Envoy cannot run.
+
+REST and gRPC have a port each, in this process.
+"""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from typing import Any
+
+import grpc
+import uvicorn
+
+from aspira.contracts.clock import Clock
+from aspira.contracts.errors import FailedPrecondition, ServingError
+from aspira.frontends.asgi import Application
+from aspira.frontends.grpc.methods import (
+    MAX_MESSAGE_BYTES,
+    Message,
+    Methods,
+    StreamMethod,
+    UnaryMethod,
+    call_unary,
+    parse_message,
+    status_message,
+)
+from aspira.frontends.listeners.options import ListenerOptions
+from aspira.service.drain import RequestGate
+
+_STATUS_BY_NUMBER = tuple(sorted(grpc.StatusCode, key=lambda status: int(status.value[0])))
+_CLOSE_S = 5.0
+
+AbortCall = Callable[[grpc.StatusCode, str], Awaitable[None]]
+
+
+class PortableListener:
+    """Two servers on the running loop."""
+
+    def __init__(
+        self,
+        options: ListenerOptions,
+        *,
+        methods: Methods,
+        rest: Application,
+        gate: RequestGate,
+        clock: Clock,
+    ) -> None:
+        self._options = options
+        self._grpc_server = _make_grpc_server(options, methods=methods, gate=gate, clock=clock)
+        self._rest_server = _make_rest_server(options, application=rest)
+        self._rest_task: asyncio.Task[None] | None = None
+
+    async def start(self) -> None:
+        """Open the ports."""
+        await self._grpc_server.start()
+        if self._options.rest_port:
+            self._rest_task = asyncio.create_task(self._rest_server.serve())
+            while not self._rest_server.started:
+                if self._rest_task.done():
+                    raise FailedPrecondition(f"REST port {self._options.rest_port} did not open")
+                await asyncio.sleep(0.01)
+
+    async def stop(self) -> None:
+        """Close them; what is still being answered is given a moment."""
+        await self._grpc_server.stop(_CLOSE_S)
+        if self._rest_task is not None:
+            self._rest_server.should_exit = True
+            await asyncio.wait([self._rest_task], timeout=_CLOSE_S)
+
+
+class _Uvicorn(uvicorn.Server):
+    """Signals are ours, not uvicorn's."""
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
+
+
+def _make_rest_server(options: ListenerOptions, *, application: Application) -> uvicorn.Server:
+    return _Uvicorn(
+        uvicorn.Config(
+            application,
+            host=options.bind_host,
+            port=options.rest_port,
+            lifespan="off",
+            log_level="error",
+            access_log=False,
+            server_header=False,
+            timeout_graceful_shutdown=int(_CLOSE_S),
+        )
+    )
+
+
+def _make_grpc_server(
+    options: ListenerOptions, *, methods: Methods, gate: RequestGate, clock: Clock
+) -> Any:
+    server = grpc.aio.server(
+        options=(
+            ("grpc.max_receive_message_length", MAX_MESSAGE_BYTES),
+            ("grpc.max_send_message_length", -1),
+            ("grpc.so_reuseport", 0),
+        )
+    )
+    server.add_generic_rpc_handlers((_MethodTable(methods, gate=gate, clock=clock),))
+    if options.grpc_port:
+        host = f"[{options.bind_host}]" if ":" in options.bind_host else options.bind_host
+        server.add_insecure_port(f"{host}:{options.grpc_port}")
+    if options.grpc_socket_path:
+        server.add_insecure_port(f"unix:{options.grpc_socket_path}")
+    return server
+
+
+class _MethodTable(grpc.GenericRpcHandler):  # type: ignore[misc] # grpc has no types
+    """Our methods as grpc.aio wants them."""
+
+    def __init__(self, methods: Methods, *, gate: RequestGate, clock: Clock) -> None:
+        self._gate = gate
+        self._clock = clock
+        self._handlers = {path: self._make_handler(method) for path, method in methods.items()}
+
+    def service(self, handler_call_details: Any) -> Any:
+        return self._handlers.get(handler_call_details.method)
+
+    def _make_handler(self, method: UnaryMethod | StreamMethod) -> Any:
+        if isinstance(method, UnaryMethod):
+            return grpc.unary_unary_rpc_method_handler(self._unary_behavior(method))
+        return grpc.stream_stream_rpc_method_handler(_stream_behavior(method))
+
+    def _unary_behavior(self, method: UnaryMethod) -> Callable[..., Awaitable[bytes]]:
+        async def answer(payload: bytes, context: Any) -> bytes:
+            remaining_s = context.time_remaining()
+            deadline = None if remaining_s is None else self._clock.now() + remaining_s
+            try:
+                with self._gate.enter():
+                    return await call_unary(method, payload=payload, deadline=deadline)
+            except ServingError as error:
+                await context.abort(_STATUS_BY_NUMBER[error.code], status_message(error))
+                raise
+
+        return answer
+
+
+def _stream_behavior(method: StreamMethod) -> Callable[..., AsyncIterator[bytes]]:
+    async def messages(payloads: AsyncIterator[bytes]) -> AsyncIterator[Message]:
+        async for payload in payloads:
+            yield parse_message(method, payload=payload)
+
+    async def answer(payloads: AsyncIterator[bytes], context: Any) -> AsyncIterator[bytes]:
+        try:
+            async for message in method.handler(messages(payloads)):
+                yield message.SerializeToString()
+        except ServingError as error:
+            await context.abort(_STATUS_BY_NUMBER[error.code], status_message(error))
+
+    return answer

@@ -1,0 +1,1 @@
+"""The REST protocol of TensorFlow Serving: JSON over HTTP."""

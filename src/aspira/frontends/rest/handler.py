@@ -1,0 +1,152 @@
+"""Routes an HTTP request to its answer, and turns every error into one."""
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from aspira.contracts.clock import Clock
+from aspira.contracts.errors import (
+    Code,
+    Internal,
+    InvalidArgument,
+    ServingError,
+    Unimplemented,
+    http_status,
+)
+from aspira.contracts.events import EventBus, RequestEnded
+from aspira.frontends.rest.health import (
+    LIVENESS_PATH,
+    READINESS_PATH,
+    answer_liveness,
+    answer_readiness,
+)
+from aspira.frontends.rest.json_response import encode_error
+from aspira.frontends.rest.messages import HttpRequest, HttpResponse
+from aspira.frontends.rest.models import answer_metadata, answer_status
+from aspira.frontends.rest.predict import answer_predict
+from aspira.frontends.rest.routes import Route, find_route, is_api_path
+from aspira.service.drain import RequestGate
+from aspira.service.inference import InferenceService
+from aspira.service.models import ModelsService
+
+_NOT_FOUND_PAGE = (
+    b"<HTML><HEAD>\n<TITLE>404 Not Found</TITLE>\n</HEAD><BODY>\n"
+    b"<H1>Not Found</H1>\n</BODY></HTML>\n"
+)
+_INFERENCE_VERBS = frozenset({"predict", "classify", "regress"})
+
+_logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class MetricsPage:
+    """Where metrics are served, and what makes the page."""
+
+    path: str
+    render: Callable[[], bytes]
+
+
+@dataclass(slots=True)
+class _Outcome:
+    """What there is to say of a request once it has ended."""
+
+    model_name: str = ""
+    api: str = ""
+    version: int | None = None
+    code: Code = Code.OK
+
+
+class RestHandler:
+    """Every HTTP request ends here. Event loop only; raises nothing."""
+
+    def __init__(
+        self,
+        inference: InferenceService,
+        *,
+        models: ModelsService,
+        gate: RequestGate,
+        events: EventBus,
+        clock: Clock,
+        metrics: MetricsPage | None,
+    ) -> None:
+        self._inference = inference
+        self._models = models
+        self._gate = gate
+        self._events = events
+        self._clock = clock
+        self._metrics = metrics
+
+    async def handle(self, request: HttpRequest) -> HttpResponse:
+        """The answer to any request."""
+        if is_api_path(request.path):
+            return await self._answer_api(request)
+        if self._metrics is not None and request.path == self._metrics.path:
+            return _metrics_page(self._metrics, request=request)
+        if request.path == LIVENESS_PATH:
+            return answer_liveness()
+        if request.path == READINESS_PATH:
+            return answer_readiness(self._models, gate=self._gate)
+        return HttpResponse(404, _NOT_FOUND_PAGE, content_type="text/html")
+
+    async def _answer_api(self, request: HttpRequest) -> HttpResponse:
+        started_s = self._clock.now()
+        outcome = _Outcome()
+        try:
+            response = await self._try_answer_api(request, outcome=outcome)
+        except ServingError as error:
+            outcome.code = error.code
+            response = error_response(error)
+        except Exception:
+            _logger.exception("A request met a bug: %s %s", request.method, request.target)
+            outcome.code = Code.INTERNAL
+            response = error_response(Internal("The server met a bug; its log has the details"))
+        duration_s = self._clock.now() - started_s
+        self._events.publish(
+            RequestEnded(
+                outcome.model_name, outcome.version, outcome.api, "rest", outcome.code, duration_s
+            )
+        )
+        return response
+
+    async def _try_answer_api(self, request: HttpRequest, *, outcome: _Outcome) -> HttpResponse:
+        if request.method == "OPTIONS":
+            return _answer_options(request)
+        route = find_route(request.method, path=request.path)
+        if route is None:
+            raise InvalidArgument(f"Malformed request: {request.method} {request.target}")
+        outcome.model_name = route.spec.name
+        if route.verb in _INFERENCE_VERBS:
+            outcome.api = route.verb
+            return await self._answer_inference(route, request=request, outcome=outcome)
+        if route.verb == "metadata":
+            return answer_metadata(self._models, spec=route.spec)
+        return answer_status(self._models, spec=route.spec)
+
+    async def _answer_inference(
+        self, route: Route, *, request: HttpRequest, outcome: _Outcome
+    ) -> HttpResponse:
+        if route.verb != "predict":
+            raise Unimplemented(f"{route.verb} over REST is not supported yet; use predict")
+        response, outcome.version = await answer_predict(
+            self._inference, spec=route.spec, request=request
+        )
+        return response
+
+
+def error_response(error: ServingError) -> HttpResponse:
+    """The JSON answer of an error."""
+    return HttpResponse(http_status(error.code), encode_error(error.message))
+
+
+def _answer_options(request: HttpRequest) -> HttpResponse:
+    origin = request.headers.get("origin", "")
+    if "http://" not in origin and "https://" not in origin:
+        raise InvalidArgument("An OPTIONS request needs an Origin header with an http(s) origin")
+    return HttpResponse(200, content_type="text/html; charset=ISO-8859-1")
+
+
+def _metrics_page(page: MetricsPage, *, request: HttpRequest) -> HttpResponse:
+    if request.query:
+        text = f"Unexpected path: {request.target}. Should be {page.path}"
+        return HttpResponse(400, text.encode(), content_type="text/plain")
+    return HttpResponse(200, page.render(), content_type="text/plain")

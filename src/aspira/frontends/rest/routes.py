@@ -1,0 +1,63 @@
+"""TensorFlow Serving's URL grammar."""
+
+import re
+from dataclasses import dataclass
+from urllib.parse import unquote
+
+from aspira.contracts.errors import InvalidArgument
+from aspira.contracts.identity import MAX_VERSION, ModelName, ModelSpec, Version, VersionLabel
+
+API_PREFIX = "/v1/"
+
+_MODEL = r"/v1/models{name}(?:/versions/(?P<version>\d+)|/labels/(?P<label>[^/:]+))?"
+_INFERENCE = re.compile(
+    _MODEL.format(name="/(?P<name>[^/:]+)") + ":(?P<verb>classify|regress|predict)", re.IGNORECASE
+)
+_QUESTION = re.compile(
+    _MODEL.format(name="(?:/(?P<name>[^/:]+))?") + "(?:/(?P<verb>metadata))?", re.IGNORECASE
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """What a `/v1` URL means. `verb` is predict, classify, regress, metadata or status."""
+
+    verb: str
+    spec: ModelSpec
+
+
+def is_api_path(path: str) -> bool:
+    """Whether the path belongs to the API, whose errors are JSON."""
+    return path[: len(API_PREFIX)].lower() == API_PREFIX
+
+
+def find_route(method: str, *, path: str) -> Route | None:
+    """The route of a method and path (no query); None if there is no such thing.
+
+    Raises:
+        InvalidArgument: it names no model, or a version that is no int64.
+    """
+    pattern = {"POST": _INFERENCE, "GET": _QUESTION}.get(method)
+    match = pattern.fullmatch(path.removesuffix("/")) if pattern is not None else None
+    if match is None:
+        return None
+    parts = match.groupdict()
+    if parts["name"] is None:
+        raise InvalidArgument("Missing model name in request.")
+    label = parts["label"]
+    spec = ModelSpec(
+        ModelName(unquote(parts["name"])),
+        version=_parse_version(parts["version"]),
+        label=None if label is None else VersionLabel(unquote(label)),
+    )
+    return Route((parts["verb"] or "status").lower(), spec)
+
+
+def _parse_version(digits: str | None) -> Version | None:
+    if digits is None:
+        return None
+    # Checked by length first: converting a string of digits takes time quadratic in its length.
+    is_too_long = len(digits.lstrip("0")) > len(str(MAX_VERSION))
+    if is_too_long or int(digits) > MAX_VERSION:
+        raise InvalidArgument(f"Failed to convert version: {digits[:64]} to numeric.")
+    return Version(int(digits))

@@ -1,0 +1,90 @@
+"""Writes model status and metadata as the reference does, through protobuf's JSON printer.
+
+That printer indents by 1 space, prints default values, writes int64 as a string, and escapes some
+characters that JSON would allow, for the safety of HTML and scripts.
+"""
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from aspira.contracts.errors import Code
+from aspira.contracts.identity import ServableId
+from aspira.contracts.signatures import Signature, TensorSpec
+
+_UNSAFE_CHARACTERS = re.compile(
+    "[<>\x7f-\x9f\xad\u0600-\u0603\u06dd\u070f\u17b4\u17b5\u200b-\u200f\u2028-\u202e"
+    "\u2060-\u2064\u206a-\u206f\ufeff\ufff9-\ufffb]"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class VersionStatus:
+    """What is told about one version; `state` as the proto names it, such as `AVAILABLE`."""
+
+    version: int
+    state: str
+    code: Code
+    message: str
+
+
+def encode_model_status(statuses: Sequence[VersionStatus]) -> bytes:
+    """The body that answers a status request, newest version first."""
+    newest_first = sorted(statuses, key=lambda status: status.version, reverse=True)
+    entries = [_describe_status(status) for status in newest_first]
+    return f"{_print_message({'model_version_status': entries})}\n".encode()
+
+
+def encode_metadata(servable_id: ServableId, *, signatures: Mapping[str, Signature]) -> bytes:
+    """The body that answers a metadata request: two printed messages inside a frame of text."""
+    spec = {
+        "name": servable_id.name,
+        "signature_name": "",
+        "version": str(servable_id.version),
+    }
+    described = {name: _describe_signature(signatures[name]) for name in sorted(signatures)}
+    return (
+        f'{{\n"model_spec":{_print_message(spec)}\n,\n'
+        f'"metadata": {{"signature_def": {_print_message({"signature_def": described})}\n}}\n}}\n'
+    ).encode()
+
+
+def _describe_status(status: VersionStatus) -> dict[str, object]:
+    return {
+        "version": str(status.version),
+        "state": status.state,
+        "status": {"error_code": status.code.name, "error_message": status.message},
+    }
+
+
+def _describe_signature(signature: Signature) -> dict[str, object]:
+    return {
+        "inputs": _describe_specs(signature.inputs),
+        "outputs": _describe_specs(signature.outputs),
+        "method_name": signature.method_name,
+        "defaults": {},
+    }
+
+
+def _describe_specs(specs: Mapping[str, TensorSpec]) -> dict[str, object]:
+    return {name: _describe_spec(specs[name]) for name in sorted(specs)}
+
+
+def _describe_spec(spec: TensorSpec) -> dict[str, object]:
+    sizes = [-1 if size is None else size for size in spec.shape or ()]
+    return {
+        "dtype": spec.dtype.wire_name,
+        "tensor_shape": {
+            "dim": [{"size": str(size), "name": ""} for size in sizes],
+            "unknown_rank": spec.shape is None,
+        },
+        "name": spec.runtime_name,
+    }
+
+
+def _print_message(message: Mapping[str, object]) -> str:
+    text = json.dumps(message, indent=1, ensure_ascii=False)
+    # A lone surrogate stands for a byte that was not UTF-8; the printed text must be.
+    readable = text.encode("utf-8", "replace").decode()
+    return _UNSAFE_CHARACTERS.sub(lambda found: f"\\u{ord(found.group()):04x}", readable)

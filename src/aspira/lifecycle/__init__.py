@@ -1,0 +1,1 @@
+"""Which versions live: sources say what ought to be loaded, the manager makes it so."""

@@ -1,0 +1,83 @@
+"""The manager's books: one record per life of a version, one page per model."""
+
+import asyncio
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Generic
+
+from aspira.contracts.errors import ServingError
+from aspira.contracts.identity import ServableId, Version
+from aspira.contracts.servable import LoadedT
+from aspira.lifecycle.source import VersionPaths
+from aspira.lifecycle.transition_policy import VersionSnapshot
+from aspira.lifecycle.version_state import VersionState
+
+
+@dataclass(frozen=True, slots=True)
+class VersionStatus:
+    """What the manager tells of a version. While loading, `error` is that of the last try."""
+
+    version: Version
+    state: VersionState
+    error: ServingError | None
+
+
+@dataclass(slots=True, eq=False)
+class VersionRecord(Generic[LoadedT]):
+    """One life of a version. Touched on the event loop only."""
+
+    servable_id: ServableId
+    path: Path
+    state: VersionState = VersionState.NEW
+    is_aspired: bool = True
+    error: ServingError | None = None
+    servable: LoadedT | None = None
+    num_leases: int = 0
+    unaspired: asyncio.Event = field(default_factory=asyncio.Event)
+
+    @property
+    def status(self) -> VersionStatus:
+        return VersionStatus(self.servable_id.version, self.state, self.error)
+
+    @property
+    def snapshot(self) -> VersionSnapshot:
+        return VersionSnapshot(self.servable_id.version, self.state, self.is_aspired)
+
+    def unaspire(self) -> None:
+        """Nobody wants it any longer: a retry that waits gives up."""
+        self.is_aspired = False
+        self.unaspired.set()
+
+
+@dataclass(slots=True, eq=False)
+class ModelRecord(Generic[LoadedT]):
+    """All versions of a model that were ever managed, newest life only, and what can serve now."""
+
+    versions: dict[Version, VersionRecord[LoadedT]] = field(default_factory=dict)
+    ready: dict[Version, VersionRecord[LoadedT]] = field(default_factory=dict)
+    newest_ready: VersionRecord[LoadedT] | None = None
+    pending: VersionPaths | None = None
+
+    def publish(self, record: VersionRecord[LoadedT]) -> None:
+        self.ready[record.servable_id.version] = record
+        self._choose_newest()
+
+    def withdraw(self, record: VersionRecord[LoadedT]) -> None:
+        del self.ready[record.servable_id.version]
+        self._choose_newest()
+
+    def snapshots(self) -> list[VersionSnapshot]:
+        """What the policy decides on: everything alive, and failures that are still wanted."""
+        return [
+            record.snapshot
+            for record in self.versions.values()
+            if not record.state.is_final or record.is_aspired
+        ]
+
+    def is_idle(self) -> bool:
+        return self.pending is None and all(
+            record.state.is_final for record in self.versions.values()
+        )
+
+    def _choose_newest(self) -> None:
+        self.newest_ready = self.ready[max(self.ready)] if self.ready else None

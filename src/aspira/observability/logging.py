@@ -1,0 +1,104 @@
+"""Log lines for what happens to models, in TensorFlow's format and, where they fit, its words.
+
+Scripts wait for lines such as `Successfully loaded servable version {name: m version: 1}`, so the
+texts are those of TensorFlow Serving's `core/loader_harness.cc` and its neighbours. Requests are
+not logged.
+"""
+
+import time
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import TextIO
+
+from aspira.contracts.events import (
+    Event,
+    LoadAttemptFailed,
+    SourceProblem,
+    VersionStateChanged,
+    WarmupFinished,
+)
+
+_STATE_TEXTS: Mapping[str, str] = MappingProxyType(
+    {
+        "new": "New servable version {}",
+        "loading": "Loading servable version {}",
+        "ready": "Successfully loaded servable version {}",
+        "draining": "Quiescing servable version {}",
+        "unloading": "Done quiescing servable version {}",
+        "gone": "Done unloading servable version {}",
+    }
+)
+
+
+@dataclass(frozen=True, slots=True)
+class _Line:
+    """`severity` is I, W or E; `area` is the part of the server it happened in."""
+
+    severity: str
+    area: str
+    message: str
+
+
+class EventLogger:
+    """Writes one line per event about a model, never one about a request.
+
+    `wall_time_s` gives seconds since the epoch; lines show it in local time.
+    """
+
+    def __init__(self, stream: TextIO, *, wall_time_s: Callable[[], float] = time.time) -> None:
+        self._stream = stream
+        self._wall_time_s = wall_time_s
+
+    def on_event(self, event: Event) -> None:
+        line = _try_describe(event)
+        if line is None:
+            return
+        message = line.message.replace("\n", "\\n")
+        text = f"{self._timestamp()}: {line.severity} aspira/{line.area}] {message}\n"
+        # A log that cannot be written, its reader gone or its disk full, must not stop serving.
+        with suppress(OSError, ValueError):
+            self._stream.write(text)
+            self._stream.flush()
+
+    def _timestamp(self) -> str:
+        seconds, microseconds = divmod(int(self._wall_time_s() * 1e6), 1_000_000)
+        moment = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(seconds))
+        return f"{moment}.{microseconds:06d}"
+
+
+def _try_describe(event: Event) -> _Line | None:
+    match event:
+        case VersionStateChanged():
+            return _describe_state(event)
+        case LoadAttemptFailed(servable_id=servable_id, error=error):
+            return _Line("E", "lifecycle", f"Loading servable: {servable_id} failed: {error}")
+        case SourceProblem():
+            return _describe_source(event)
+        case WarmupFinished():
+            return _Line("I", "warmup", _warmup_text(event))
+        case _:
+            return None
+
+
+def _describe_state(event: VersionStateChanged) -> _Line:
+    ending = f": {event.error}" if event.error is not None else ""
+    if event.state == "failed":
+        return _Line("E", "lifecycle", f"Servable {event.servable_id} cannot be loaded{ending}")
+    text = _STATE_TEXTS[event.state].format(event.servable_id)
+    return _Line("I", "lifecycle", text + ending)
+
+
+def _describe_source(event: SourceProblem) -> _Line:
+    if event.message:
+        return _Line("W", "source", event.message)
+    return _Line("I", "source", f"Versions of servable {event.model_name} are found again")
+
+
+def _warmup_text(event: WarmupFinished) -> str:
+    return (
+        f"Finished reading warmup data for model at {event.path}. "
+        f"Number of warmup records read: {event.num_records}. "
+        f"Elapsed time (microseconds): {int(event.duration_s * 1e6)}."
+    )

@@ -1,0 +1,165 @@
+"""Events become metrics: TensorFlow Serving's own, and ours, which know versions and failures.
+
+Requests end on the event loop, one at a time, and take no lock. All other events are rare and may
+come from load threads, so they take one.
+"""
+
+from collections.abc import Mapping
+from threading import Lock
+from types import MappingProxyType
+
+from aspira.contracts.errors import Code
+from aspira.contracts.events import (
+    Event,
+    LoadAttemptFailed,
+    RequestEnded,
+    SourceProblem,
+    VersionStateChanged,
+    WarmupFinished,
+)
+from aspira.contracts.identity import ServableId
+from aspira.observability.exposition import render
+from aspira.observability.metrics import Counter, Family, Gauge, Histogram, exponential_bounds
+
+LATENCY_BOUNDS_US = exponential_bounds(10.0, growth=1.8, num_bounds=33)
+
+_MICROSECONDS_PER_SECOND = 1e6
+_GRPC_API_LABELS: Mapping[str, str] = MappingProxyType(
+    {"predict": "Predict", "classify": "Classify", "regress": "Regress"}
+)
+_REST_API_LABELS = frozenset(_GRPC_API_LABELS)
+
+
+class ServingMetrics:
+    """Every metric of the server. `on_event` is for the event bus, `render` for a scrape."""
+
+    def __init__(self) -> None:
+        self._requests = _RequestMetrics()
+        self._models = _ModelMetrics()
+        self._models_lock = Lock()
+
+    def on_event(self, event: Event) -> None:
+        if isinstance(event, RequestEnded):
+            self._requests.count(event)
+            return
+        with self._models_lock:
+            self._models.note(event)
+
+    def render(self) -> bytes:
+        """The metrics page, in TensorFlow Serving's text format."""
+        return render([*self._requests.families, *self._models.families])
+
+
+class _RequestMetrics:
+    """How many requests ended how, and how long the successful ones took."""
+
+    def __init__(self) -> None:
+        self._count = Counter(
+            "/tensorflow/serving/request_count", label_names=("model_name", "status")
+        )
+        self._latency_us = Histogram(
+            "/tensorflow/serving/request_latency",
+            label_names=("model_name", "API", "entrypoint"),
+            bounds=LATENCY_BOUNDS_US,
+        )
+        self._version_count = Counter(
+            "/aspira/request_count",
+            label_names=("model_name", "version", "api", "entrypoint", "status"),
+        )
+        self._version_latency_us = Histogram(
+            "/aspira/request_latency",
+            label_names=("model_name", "version", "api", "entrypoint"),
+            bounds=LATENCY_BOUNDS_US,
+        )
+
+    @property
+    def families(self) -> tuple[Family, ...]:
+        return (self._count, self._latency_us, self._version_count, self._version_latency_us)
+
+    def count(self, event: RequestEnded) -> None:
+        status = event.code.name
+        version = "" if event.version is None else str(event.version)
+        labels = (event.model_name, version, event.api, event.entrypoint)
+        latency_us = event.duration_s * _MICROSECONDS_PER_SECOND
+        is_success = event.code is Code.OK
+        self._version_count.increment((*labels, status))
+        if is_success:
+            self._version_latency_us.observe(labels, value=latency_us)
+        reference_labels = _try_reference_labels(event)
+        if reference_labels is None:
+            return
+        self._count.increment((event.model_name, status))
+        if is_success:
+            self._latency_us.observe((event.model_name, *reference_labels), value=latency_us)
+
+
+class _ModelMetrics:
+    """What happens to models whether or not anybody asks them anything."""
+
+    def __init__(self) -> None:
+        self._warmup_latency_us = Histogram(
+            "/tensorflow/serving/model_warmup_latency",
+            label_names=("model_path", "status"),
+            bounds=LATENCY_BOUNDS_US,
+        )
+        self._warmup_records = Counter(
+            "/tensorflow/serving/model_warmup_records_read", label_names=("model_path", "status")
+        )
+        self._version_state = Gauge(
+            "/aspira/model_version_state", label_names=("model_name", "version", "state")
+        )
+        self._load_failures = Counter(
+            "/aspira/load_failures", label_names=("model_name", "version", "code")
+        )
+        self._source_problems = Gauge("/aspira/source_problems", label_names=("model_name",))
+        self._states: dict[ServableId, str] = {}
+
+    @property
+    def families(self) -> tuple[Family, ...]:
+        return (
+            self._warmup_latency_us,
+            self._warmup_records,
+            self._version_state,
+            self._load_failures,
+            self._source_problems,
+        )
+
+    def note(self, event: Event) -> None:
+        match event:
+            case VersionStateChanged():
+                self._note_state(event.servable_id, state=event.state)
+            case LoadAttemptFailed(servable_id=failed, error=error):
+                labels = (failed.name, str(failed.version), error.code.name)
+                self._load_failures.increment(labels)
+            case SourceProblem():
+                self._source_problems.assign((event.model_name,), value=int(bool(event.message)))
+            case WarmupFinished():
+                self._note_warmup(event)
+            case RequestEnded():
+                raise AssertionError("requests are counted without the lock")
+
+    def _note_state(self, servable_id: ServableId, *, state: str) -> None:
+        labels = (servable_id.name, str(servable_id.version))
+        previous = self._states.get(servable_id)
+        if previous is not None:
+            self._version_state.remove((*labels, previous))
+        self._states[servable_id] = state
+        self._version_state.assign((*labels, state), value=1)
+
+    def _note_warmup(self, event: WarmupFinished) -> None:
+        labels = (event.path, Code.OK.name)
+        self._warmup_records.increment(labels, by=event.num_records)
+        self._warmup_latency_us.observe(labels, value=event.duration_s * _MICROSECONDS_PER_SECOND)
+
+
+def _try_reference_labels(event: RequestEnded) -> tuple[str, str] | None:
+    """The labels API and entrypoint; None where TensorFlow Serving does not count the request.
+
+    It counts everything over REST, with an empty API for what is not an inference, and Predict,
+    Classify and Regress over gRPC.
+    """
+    if event.entrypoint == "rest":
+        return (event.api if event.api in _REST_API_LABELS else "", "REST")
+    if event.entrypoint == "grpc" and event.api in _GRPC_API_LABELS:
+        return (_GRPC_API_LABELS[event.api], "GRPC")
+    return None

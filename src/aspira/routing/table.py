@@ -1,0 +1,30 @@
+"""The routing table: an immutable value, replaced whole, that says where labels point."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from aspira.contracts.errors import InvalidArgument
+from aspira.contracts.identity import ModelName, ModelSpec, Version, VersionLabel
+
+Labels = Mapping[VersionLabel, Version]
+
+
+@dataclass(frozen=True, slots=True)
+class RoutingTable:
+    """Version labels by model."""
+
+    labels: Mapping[ModelName, Labels] = field(default_factory=dict)
+
+
+def choose_version(table: RoutingTable, *, spec: ModelSpec) -> Version | None:
+    """The version a request goes to; None leaves the choice to availability (the newest).
+
+    Raises:
+        InvalidArgument: the label is not bound to any version of this model.
+    """
+    if spec.label is None:
+        return spec.version
+    version = table.labels.get(spec.name, {}).get(spec.label)
+    if version is None:
+        raise InvalidArgument(f"Unrecognized servable version label: {spec.label}")
+    return version

@@ -1,0 +1,37 @@
+"""How models are opened and warmed up; no framework is imported to say so."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class TensorflowOptions:
+    """How sessions are made; one field, one flag."""
+
+    saved_model_tags: tuple[str, ...] = ("serve",)
+    """The tag set of the MetaGraph to serve."""
+
+    session_parallelism: int = 0
+    """Threads for both intra and inter op pools; 0 leaves the choice to TensorFlow."""
+
+    intra_op_parallelism: int = 0
+    """Threads within one op."""
+
+    inter_op_parallelism: int = 0
+    """Threads across ops."""
+
+    session_config_file: str = ""
+    """A text `tensorflow.ConfigProto` to start from."""
+
+    gpu_memory_fraction: float = 0.0
+    """Share of GPU memory; 0 leaves TensorFlow's default."""
+
+
+@dataclass(frozen=True, slots=True)
+class WarmupOptions:
+    """Whether and how often records are replayed."""
+
+    is_enabled: bool = True
+    """Replay the file if there is one."""
+
+    num_request_iterations: int = 1
+    """Runs of each record."""

@@ -1,0 +1,178 @@
+"""Serves TensorFlow SavedModels, of TF1 and TF2, through a session.
+
+A signature is run by a session callable, made once: its pruned and optimized graph is kept, and a
+call costs a fifth of `Session.run`. Small graphs run on the calling thread, since handing their
+ops to TensorFlow's pool costs more than running them.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from aspira.contracts.errors import ServingError
+from aspira.contracts.events import EventBus
+from aspira.contracts.identity import ServableId
+from aspira.contracts.signatures import Signature
+from aspira.contracts.tensors import Tensor, Tensors
+from aspira.runtimes.options import TensorflowOptions, WarmupOptions
+from aspira.runtimes.saved_model import (
+    MetaGraph,
+    Session,
+    as_serving_error,
+    open_session,
+    read_meta_graph,
+)
+from aspira.runtimes.warmup import replay_warmup
+from aspira.wire.signature_def import decode_signature
+
+_INTERNAL_SIGNATURES = frozenset({"__saved_model_init_op", "__saved_model_train_op"})
+_MAX_NODES_ON_CALLING_THREAD = 512
+# Clients choose outputs freely; combinations beyond this many are made anew for each request.
+_MAX_CALLABLES = 256
+
+Call = Callable[..., list[Tensor]]
+
+
+class TensorflowLoader:
+    """Loads one SavedModel directory, warm-up included."""
+
+    def __init__(
+        self,
+        servable_id: ServableId,
+        *,
+        path: Path,
+        options: TensorflowOptions,
+        warmup: WarmupOptions,
+        events: EventBus,
+    ) -> None:
+        self._servable_id = servable_id
+        self._path = path
+        self._options = options
+        self._warmup = warmup
+        self._events = events
+
+    def load(self) -> "TensorflowServable":
+        """Read, restore, initialize, warm up.
+
+        Raises:
+            ServingError: with TensorFlow's code and text.
+        """
+        meta_graph = read_meta_graph(self._path, tags=self._options.saved_model_tags)
+        config = make_session_config(self._options)
+        session = open_session(self._path, meta_graph=meta_graph, config=config)
+        servable = TensorflowServable(session, meta_graph=meta_graph)
+        try:
+            servable.prepare()
+            replay_warmup(servable, path=self._path, options=self._warmup, events=self._events)
+        except BaseException:
+            servable.unload()
+            raise
+        return servable
+
+
+class TensorflowServable:
+    """A session, and one callable for each signature and choice of outputs asked for so far."""
+
+    def __init__(self, session: Session, *, meta_graph: MetaGraph) -> None:
+        self._session = session
+        self._signatures = _read_signatures(meta_graph)
+        self._is_small = _count_nodes(meta_graph) <= _MAX_NODES_ON_CALLING_THREAD
+        self._calls: dict[tuple[str, tuple[str, ...]], Call] = {}
+
+    @property
+    def signatures(self) -> Mapping[str, Signature]:
+        return self._signatures
+
+    def prepare(self) -> None:
+        """Have TensorFlow prune and optimize the graph of each signature before requests come."""
+        for name, signature in self._signatures.items():
+            # A signature that cannot be run says so to whoever asks for it; others still work.
+            with suppress(ServingError):
+                self._call_for(name, outputs=tuple(signature.outputs))
+
+    def run(self, signature_name: str, *, inputs: Tensors, outputs: tuple[str, ...]) -> Tensors:
+        """See `Servable.run`."""
+        call = self._call_for(signature_name, outputs=outputs)
+        try:
+            results = call(*_arguments(self._signatures[signature_name], inputs=inputs))
+        except Exception as error:
+            raise as_serving_error(error) from error
+        return {
+            alias: result if isinstance(result, np.ndarray) else np.asarray(result)
+            for alias, result in zip(outputs, results, strict=True)
+        }
+
+    def unload(self) -> None:
+        """Close the session; TensorFlow frees variables and tables with it."""
+        self._calls.clear()
+        self._session.close()
+        self._session = None
+
+    def _call_for(self, signature_name: str, *, outputs: tuple[str, ...]) -> Call:
+        # Two threads may make the same callable at once: one of the two is dropped, harmlessly.
+        call = self._calls.get((signature_name, outputs))
+        if call is None:
+            call = self._make_callable(self._signatures[signature_name], outputs=outputs)
+            if len(self._calls) < _MAX_CALLABLES:
+                self._calls[signature_name, outputs] = call
+        return call
+
+    def _make_callable(self, signature: Signature, *, outputs: tuple[str, ...]) -> Call:
+        from tensorflow.core.protobuf import config_pb2
+
+        options = config_pb2.CallableOptions(
+            feed=dict.fromkeys(spec.runtime_name for spec in signature.inputs.values()),
+            fetch=[signature.outputs[alias].runtime_name for alias in outputs],
+        )
+        if self._is_small:
+            options.run_options.inter_op_thread_pool = -1
+        try:
+            # Not public, but what Keras ran all its TF1 models with; a test pins what we use.
+            call: Call = self._session._make_callable_from_options(options)  # noqa: SLF001
+        except Exception as error:
+            raise as_serving_error(error) from error
+        return call
+
+
+def _arguments(signature: Signature, *, inputs: Tensors) -> Iterable[Tensor]:
+    """Inputs in feed order; aliases of one tensor feed it once, with the last one's value."""
+    return {spec.runtime_name: inputs[alias] for alias, spec in signature.inputs.items()}.values()
+
+
+def make_session_config(options: TensorflowOptions) -> Any:
+    """The ConfigProto of the flags. They win over the file as in TensorFlow Serving.
+
+    Raises:
+        ServingError: the file cannot be read or parsed.
+    """
+    from tensorflow.core.protobuf import config_pb2
+
+    from aspira.wire.text_format import parse_text_file
+
+    config = config_pb2.ConfigProto()
+    if options.session_config_file:
+        parse_text_file(Path(options.session_config_file), into=config)
+    intra = options.intra_op_parallelism or options.session_parallelism
+    inter = options.inter_op_parallelism or options.session_parallelism
+    if intra > 0 or inter > 0:
+        config.intra_op_parallelism_threads = intra
+        config.inter_op_parallelism_threads = inter
+    config.gpu_options.per_process_gpu_memory_fraction = options.gpu_memory_fraction
+    config.allow_soft_placement = True
+    return config
+
+
+def _read_signatures(meta_graph: MetaGraph) -> dict[str, Signature]:
+    return {
+        name: decode_signature(message)
+        for name, message in sorted(meta_graph.signature_def.items())
+        if name not in _INTERNAL_SIGNATURES
+    }
+
+
+def _count_nodes(meta_graph: MetaGraph) -> int:
+    graph = meta_graph.graph_def
+    return len(graph.node) + sum(len(function.node_def) for function in graph.library.function)

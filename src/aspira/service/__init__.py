@@ -1,0 +1,1 @@
+"""What a request means, whatever its protocol: every frontend ends here."""

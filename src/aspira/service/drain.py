@@ -1,0 +1,46 @@
+"""Counts requests in flight, so that a server can stop without losing one."""
+
+import asyncio
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from aspira.contracts.errors import Unavailable
+
+
+class RequestGate:
+    """Open while serving; once closed, new requests are refused and those inside may finish.
+
+    Event loop only. A frontend stays inside until its answer has been handed to the listener.
+    """
+
+    def __init__(self) -> None:
+        self._is_open = True
+        self._num_inside = 0
+        self._emptied = asyncio.Event()
+
+    @property
+    def is_open(self) -> bool:
+        return self._is_open
+
+    @contextmanager
+    def enter(self) -> Iterator[None]:
+        """Hold the gate for one request.
+
+        Raises:
+            Unavailable: the server is shutting down; another replica may answer.
+        """
+        if not self._is_open:
+            raise Unavailable("The server is shutting down; retry at another replica")
+        self._num_inside += 1
+        try:
+            yield
+        finally:
+            self._num_inside -= 1
+            if self._num_inside == 0 and not self._is_open:
+                self._emptied.set()
+
+    async def close(self) -> None:
+        """Refuse new requests from now on and wait until those inside have ended."""
+        self._is_open = False
+        if self._num_inside:
+            await self._emptied.wait()

@@ -1,0 +1,64 @@
+"""Predict: choose the version, lease it, run it. One deadline from the edge to the runtime."""
+
+from dataclasses import dataclass
+
+from aspira.batching.servable import BatchedServable
+from aspira.contracts.errors import FailedPrecondition
+from aspira.contracts.identity import DEFAULT_SIGNATURE_NAME, ModelSpec
+from aspira.contracts.inference import PredictRequest, PredictResponse
+from aspira.lifecycle.lease import Lease
+from aspira.lifecycle.manager import Manager
+from aspira.routing.table import RoutingTable, choose_version
+
+ServableLease = Lease[BatchedServable]
+
+
+@dataclass(slots=True)
+class Router:
+    """Holds the routing table in force. Replaced whole, by one assignment."""
+
+    table: RoutingTable
+
+
+class InferenceService:
+    """Every prediction of every protocol. Event loop only."""
+
+    def __init__(self, manager: Manager[BatchedServable], *, router: Router) -> None:
+        self._manager = manager
+        self._router = router
+
+    def lease(self, spec: ModelSpec) -> ServableLease:
+        """The version that answers `spec`, kept loaded until released.
+
+        Raises:
+            NotFound: no such model or version is ready.
+            InvalidArgument: an unknown label.
+        """
+        version = choose_version(self._router.table, spec=spec)
+        return self._manager.acquire(spec.name, version=version)
+
+    async def predict(self, request: PredictRequest) -> PredictResponse:
+        """Answer one request.
+
+        Raises:
+            ServingError: no such model, version or signature; inputs that do not fit; the
+                deadline; the runtime's own error.
+        """
+        with self.lease(request.spec) as lease:
+            return await self.predict_leased(request, lease=lease)
+
+    async def predict_leased(
+        self, request: PredictRequest, *, lease: ServableLease
+    ) -> PredictResponse:
+        """Answer with a version that the caller has leased; the caller releases it."""
+        name = request.spec.signature_name or DEFAULT_SIGNATURE_NAME
+        signature = lease.servable.signatures.get(name)
+        if signature is None:
+            raise FailedPrecondition(f'Serving signature key "{name}" not found.')
+        outputs = await lease.servable.run(
+            name,
+            inputs=signature.bind_inputs(request.inputs),
+            outputs=signature.choose_outputs(request.output_filter),
+            deadline=request.deadline,
+        )
+        return PredictResponse(outputs, lease.servable_id, name)

@@ -1,0 +1,183 @@
+"""Which models there are: their configuration, its reload, their status and metadata."""
+
+import asyncio
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+
+from aspira.batching.servable import BatchedServable
+from aspira.contracts.errors import FailedPrecondition, NotFound, ServingError, Unknown
+from aspira.contracts.identity import ModelName, ModelSpec, ServableId, Version
+from aspira.contracts.signatures import Signature
+from aspira.lifecycle.filesystem_source import FilesystemSource
+from aspira.lifecycle.manager import Manager
+from aspira.lifecycle.version_record import VersionStatus
+from aspira.lifecycle.version_state import VersionState
+from aspira.routing.table import RoutingTable, choose_version
+from aspira.service.inference import InferenceService, Router
+from aspira.service.model_config import ModelConfigs, check_transition
+
+WIRE_STATES: Mapping[VersionState, str] = MappingProxyType(
+    {
+        VersionState.NEW: "START",
+        VersionState.LOADING: "LOADING",
+        VersionState.READY: "AVAILABLE",
+        VersionState.DRAINING: "UNLOADING",
+        VersionState.UNLOADING: "UNLOADING",
+        VersionState.GONE: "END",
+        VersionState.FAILED: "END",
+    }
+)
+"""The names that `ModelVersionStatus` gives to states."""
+
+
+@dataclass(frozen=True, slots=True)
+class ModelMetadata:
+    """A loaded version and what it can be asked."""
+
+    servable_id: ServableId
+    signatures: Mapping[str, Signature]
+
+
+class ModelsService:
+    """Applies configurations, and answers questions about models. Event loop only."""
+
+    def __init__(
+        self,
+        manager: Manager[BatchedServable],
+        *,
+        source: FilesystemSource,
+        router: Router,
+        inference: InferenceService,
+        allow_labels_for_unavailable: bool,
+    ) -> None:
+        self._manager = manager
+        self._source = source
+        self._router = router
+        self._inference = inference
+        self._allow_labels_for_unavailable = allow_labels_for_unavailable
+        self._configs: ModelConfigs = {}
+        self._reloading = asyncio.Lock()
+
+    @property
+    def configs(self) -> ModelConfigs:
+        """The configuration in force."""
+        return self._configs
+
+    async def start(self, configs: ModelConfigs) -> None:
+        """Apply the first configuration and begin to watch. Labels may name versions to come."""
+        self._apply(configs)
+        await self._source.start()
+
+    async def reload(self, configs: ModelConfigs) -> None:
+        """Replace the configuration; returns once each added model is settled.
+
+        Raises:
+            InvalidArgument, FailedPrecondition: refused, and nothing was changed.
+            Unknown: applied, but an added model did not become available.
+        """
+        async with self._reloading:
+            check_transition(self._configs, after=configs)
+            self._check_labels(configs)
+            added = configs.keys() - self._configs.keys()
+            self._apply(configs)
+            await self._source.scan()
+        await self.wait_settled(added)
+        self._raise_for_unavailable(added)
+
+    async def wait_settled(self, names: Iterable[ModelName]) -> None:
+        """Until each model is available, has failed, or turns out to have no version."""
+        wanted = list(names)
+        await self._manager.wait_until(lambda: all(self.is_settled(name) for name in wanted))
+
+    def is_settled(self, name: ModelName) -> bool:
+        """Whether waiting longer would not tell more: a failure counts, retries or not."""
+        listing = self._source.listing(name)
+        if listing is None:
+            return name not in self._configs
+        if not listing.versions:
+            return True
+        found = [s for s in self._manager.statuses(name) if s.version in listing.versions]
+        if any(status.state is VersionState.READY for status in found):
+            return True
+        return len(found) >= len(listing.versions) and all(s.error is not None for s in found)
+
+    def unavailable(self) -> dict[ModelName, str]:
+        """The configured models with no ready version, each with what is known of the reason."""
+        return {
+            name: self._reason(name)
+            for name in self._configs
+            if not any(s.state is VersionState.READY for s in self._manager.statuses(name))
+        }
+
+    def statuses(self, spec: ModelSpec) -> list[VersionStatus]:
+        """Every known version of a model, newest first, or the one that was asked for.
+
+        Raises:
+            NotFound: there is none.
+            InvalidArgument: an unknown label.
+        """
+        wanted = choose_version(self._router.table, spec=spec)
+        known = self._manager.statuses(spec.name)
+        if wanted is None:
+            if not known:
+                raise NotFound(f"Could not find any versions of model {spec.name}")
+            return known
+        found = [status for status in known if status.version == wanted]
+        if not found:
+            raise NotFound(f"Could not find version {wanted} of model {spec.name}")
+        return found
+
+    def metadata(self, spec: ModelSpec) -> ModelMetadata:
+        """The signatures of a loaded version.
+
+        Raises:
+            NotFound: no such model or version is ready.
+        """
+        with self._inference.lease(spec) as lease:
+            return ModelMetadata(lease.servable_id, lease.servable.signatures)
+
+    def _apply(self, configs: ModelConfigs) -> None:
+        self._configs = configs
+        self._source.set_models(config.model for config in configs.values())
+        labels = {name: config.labels for name, config in configs.items() if config.labels}
+        self._router.table = RoutingTable(labels)
+
+    def _check_labels(self, configs: ModelConfigs) -> None:
+        """A label of a model that is served already may only move to an available version."""
+        for name in configs.keys() & self._configs.keys():
+            bound = self._configs[name].labels
+            for label, version in configs[name].labels.items():
+                is_new = bound.get(label, version) == version
+                if is_new and self._allow_labels_for_unavailable:
+                    continue
+                if bound.get(label) != version and not self._is_ready(name, version=version):
+                    raise FailedPrecondition(
+                        f"Request to assign label to version {version} of model {name}, "
+                        "which is not currently available for inference"
+                    )
+
+    def _is_ready(self, name: ModelName, *, version: Version) -> bool:
+        return any(
+            status.version == version and status.state is VersionState.READY
+            for status in self._manager.statuses(name)
+        )
+
+    def _raise_for_unavailable(self, names: Iterable[ModelName]) -> None:
+        failed = sorted(name for name in self.unavailable() if name in set(names))
+        if failed:
+            reasons = "".join(f"{{{self._reason(name)}}}, " for name in failed)
+            raise Unknown(f"{len(failed)} model(s) did not become available: {reasons}}}")
+
+    def _reason(self, name: ModelName) -> str:
+        listing = self._source.listing(name)
+        for status in self._manager.statuses(name):
+            if status.error is not None:
+                return _due_to(ServableId(name, status.version), error=status.error)
+        if listing is not None and listing.problem:
+            return f"{{name: {name}}} due to error: NOT_FOUND: {listing.problem}"
+        return f"{{name: {name}}} is still loading"
+
+
+def _due_to(servable_id: ServableId, *, error: ServingError) -> str:
+    return f"{servable_id} due to error: {error}"

@@ -1,0 +1,130 @@
+"""The settings tree: one options class per owner, and the checks that span owners."""
+
+import dataclasses
+import json
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any, get_type_hints
+
+from aspira.batching.options import BatchingOptions
+from aspira.contracts.errors import InvalidArgument
+from aspira.frontends.grpc.options import GrpcOptions
+from aspira.frontends.listeners.options import ListenerOptions
+from aspira.frontends.rest.options import RestOptions
+from aspira.lifecycle.options import LifecycleOptions
+from aspira.runtimes.options import TensorflowOptions, WarmupOptions
+
+DEFAULT_METRICS_PATH = "/monitoring/prometheus/metrics"
+
+
+class ListenerKind(Enum):
+    """Which listener carries the protocols."""
+
+    AUTO = "auto"
+    ENVOY = "envoy"
+    PORTABLE = "portable"
+
+
+@dataclass(frozen=True, slots=True)
+class ModelOptions:
+    """Which models to serve: a config file, or one model by name and path."""
+
+    name: str = "default"
+    """Name of the single model."""
+
+    base_path: str = ""
+    """Directory of the single model, without the version."""
+
+    config_file: str = ""
+    """A text ModelServerConfig; wins over name and path."""
+
+    allow_labels_for_unavailable: bool = False
+    """A label not in use yet may name a version that is not available."""
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessOptions:
+    """How the process runs and ends."""
+
+    listener: str = ListenerKind.AUTO.value
+    """envoy, portable, or auto: envoy where it can run."""
+
+    shutdown_grace_s: float = 30.0
+    """How long requests in flight may go on after the first signal."""
+
+    monitoring_config_file: str = ""
+    """A text MonitoringConfig; says whether and where metrics are served."""
+
+    is_metrics_default: bool = True
+    """Serve metrics at the default path when there is no monitoring file."""
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """Everything a server is told at its start."""
+
+    models: ModelOptions = field(default_factory=ModelOptions)
+    lifecycle: LifecycleOptions = field(default_factory=LifecycleOptions)
+    tensorflow: TensorflowOptions = field(default_factory=TensorflowOptions)
+    warmup: WarmupOptions = field(default_factory=WarmupOptions)
+    batching: BatchingOptions = field(default_factory=BatchingOptions)
+    listener: ListenerOptions = field(default_factory=ListenerOptions)
+    grpc: GrpcOptions = field(default_factory=GrpcOptions)
+    rest: RestOptions = field(default_factory=RestOptions)
+    process: ProcessOptions = field(default_factory=ProcessOptions)
+
+
+def check_settings(settings: Settings) -> None:
+    """Refuse what contradicts itself, before anything starts.
+
+    Raises:
+        InvalidArgument: the texts are TensorFlow Serving's where it has one.
+    """
+    listener, models, tensorflow = settings.listener, settings.models, settings.tensorflow
+    if not listener.grpc_port and not listener.grpc_socket_path:
+        raise InvalidArgument(
+            "At least one of server_options.grpc_port or server_options.grpc_socket_path "
+            "must be set."
+        )
+    if listener.grpc_port and listener.grpc_port == listener.rest_port:
+        raise InvalidArgument(
+            f"--port and --rest_api_port are both {listener.grpc_port}; every port accepts both "
+            "protocols, so set --rest_api_port=0 to use one port"
+        )
+    if not models.base_path and not models.config_file:
+        raise InvalidArgument(
+            "Both server_options.model_base_path and server_options.model_config_file are empty!"
+        )
+    if (
+        min(
+            tensorflow.session_parallelism,
+            tensorflow.intra_op_parallelism,
+            tensorflow.inter_op_parallelism,
+        )
+        > 0
+    ):
+        raise InvalidArgument(
+            "Either configure server_options.tensorflow_session_parallelism or "
+            "(server_options.tensorflow_intra_op_parallelism, "
+            "server_options.tensorflow_inter_op_parallelism) separately. You cannot configure all."
+        )
+
+
+def encode_settings(settings: Settings) -> str:
+    """As one line of JSON, to hand to a child process."""
+    return json.dumps(dataclasses.asdict(settings))
+
+
+def decode_settings(text: str) -> Settings:
+    """What `encode_settings` wrote."""
+    groups = json.loads(text)
+    return Settings(
+        **{
+            name: options_class(**_decode_fields(groups[name]))
+            for name, options_class in get_type_hints(Settings).items()
+        }
+    )
+
+
+def _decode_fields(fields: dict[str, Any]) -> dict[str, Any]:
+    return {name: tuple(v) if isinstance(v, list) else v for name, v in fields.items()}

@@ -1,0 +1,1 @@
+"""TensorFlow's protobuf messages as contracts and back: shared by gRPC and by warm-up files."""

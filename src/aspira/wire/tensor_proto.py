@@ -1,0 +1,190 @@
+"""TensorProto to numpy and back, without a Python object per number.
+
+`tensor_content` becomes a view of the message's bytes. The typed fields of floats, doubles and
+bools are stored on the wire exactly as numpy stores them, so they are cut out of, or pasted into,
+the serialized message; the varint fields have to be walked, which protobuf does in C.
+"""
+
+from collections.abc import Mapping
+from math import prod
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+
+from aspira.contracts.errors import InvalidArgument
+from aspira.contracts.tensors import DataType, Tensor, data_type_of
+
+# `tensorflow.TensorProto`; typed as Any because its class is generated at TensorFlow's import.
+TensorProto = Any
+
+_MAX_RANK = 254
+_MAX_ELEMENTS = 2**31
+# A few bytes may ask for a tensor of any size by giving a shape and no values.
+_MAX_EXPANDED_BYTES = 64 * 2**20
+_SMALL = 64
+_STORAGE = MappingProxyType({1: np.uint8, 2: np.uint16, 4: np.int32})
+
+_TYPED_FIELD: Mapping[DataType, str] = MappingProxyType(
+    {
+        DataType.FLOAT: "float_val",
+        DataType.DOUBLE: "double_val",
+        DataType.STRING: "string_val",
+        DataType.BOOL: "bool_val",
+        DataType.INT64: "int64_val",
+        DataType.UINT32: "uint32_val",
+        DataType.UINT64: "uint64_val",
+        DataType.COMPLEX64: "scomplex_val",
+        DataType.COMPLEX128: "dcomplex_val",
+        DataType.HALF: "half_val",
+        DataType.BFLOAT16: "half_val",
+        **dict.fromkeys((DataType.INT32, DataType.INT16, DataType.INT8, DataType.UINT16, DataType.UINT8, DataType.QINT8, DataType.QUINT8, DataType.QINT16, DataType.QUINT16, DataType.QINT32, DataType.INT4, DataType.UINT4, DataType.INT2, DataType.UINT2), "int_val"),
+        **dict.fromkeys((DataType.FLOAT8_E5M2, DataType.FLOAT8_E4M3FN, DataType.FLOAT8_E4M3FNUZ, DataType.FLOAT8_E4M3B11FNUZ, DataType.FLOAT8_E5M2FNUZ, DataType.FLOAT4_E2M1FN), "float8_val"),
+    }
+)  # fmt: skip
+
+# Packed fields whose wire bytes are numpy's: key byte (field number, wire type 2) and stored dtype.
+_RAW_FIELD: Mapping[str, tuple[bytes, np.dtype[Any]]] = MappingProxyType(
+    {
+        "float_val": (b"\x2a", np.dtype("<f4")),
+        "double_val": (b"\x32", np.dtype("<f8")),
+        "bool_val": (b"\x5a", np.dtype(np.bool_)),
+        "scomplex_val": (b"\x4a", np.dtype("<f4")),
+        "dcomplex_val": (b"\x62", np.dtype("<f8")),
+    }
+)
+
+
+def decode_tensor(proto: TensorProto, *, alias: str) -> Tensor:
+    """The array of a TensorProto; it may share memory with the message and is not to be written.
+
+    A typed field shorter than the shape repeats its last value, an empty one gives zeros (empty
+    strings), values beyond the shape are dropped: TensorFlow's rules.
+
+    Raises:
+        InvalidArgument: `tensor parsing error: <alias>`, when the message is not a tensor.
+    """
+    try:
+        return _decode(proto)
+    except (ValueError, OverflowError, KeyError, TypeError) as error:
+        raise InvalidArgument(f"tensor parsing error: {alias}") from error
+
+
+def encode_tensor(tensor: Tensor, *, into: TensorProto, use_tensor_content: bool = False) -> None:
+    """Fill an empty TensorProto, with the typed field unless `tensor_content` is asked for.
+
+    Strings always use `string_val`: their `tensor_content` form is private to TensorFlow.
+    """
+    data_type = data_type_of(tensor)
+    if use_tensor_content and data_type is not DataType.STRING:
+        _fill_header(into, data_type=data_type, shape=tensor.shape)
+        into.tensor_content = tensor.tobytes()
+        return
+    _fill_header(into, data_type=data_type, shape=tensor.shape)
+    field = _TYPED_FIELD.get(data_type)
+    if field is None:
+        into.tensor_content = tensor.tobytes()
+    elif field == "float8_val":
+        into.float8_val = tensor.tobytes()
+    elif field in _RAW_FIELD and tensor.size >= _SMALL:
+        payload = tensor.tobytes()
+        into.MergeFromString(_RAW_FIELD[field][0] + _varint(len(payload)) + payload)
+    else:
+        getattr(into, field).extend(_list_values(tensor.ravel(), field=field))
+
+
+def _decode(proto: TensorProto) -> Tensor:
+    data_type = DataType(proto.dtype)
+    dtype = data_type.numpy_dtype
+    if dtype is None:
+        raise ValueError(data_type)
+    shape = tuple(dim.size for dim in proto.tensor_shape.dim)
+    num_elements = prod(shape)
+    if len(shape) > _MAX_RANK or min(shape, default=0) < 0 or num_elements > _MAX_ELEMENTS:
+        raise ValueError(shape)
+    content = proto.tensor_content
+    if content and data_type is not DataType.STRING:
+        return np.frombuffer(content, dtype).reshape(shape)
+    flat = _read_values(proto, data_type=data_type, limit=num_elements)
+    return _fit(flat, num_elements=num_elements, dtype=dtype).reshape(shape)
+
+
+def _read_values(proto: TensorProto, *, data_type: DataType, limit: int) -> Tensor:
+    """The values of the typed field, as a flat array of the tensor's dtype."""
+    dtype = data_type.numpy_dtype
+    assert dtype is not None
+    field = _TYPED_FIELD[data_type]
+    values = getattr(proto, field)
+    if field == "float8_val":
+        return np.frombuffer(values, dtype)
+    if field == "string_val":
+        strings = np.empty(min(len(values), limit), dtype=object)
+        strings[:] = values[:limit]
+        return strings
+    if field in _RAW_FIELD:
+        return _read_raw(values, field=field, owner=proto).view(dtype)
+    if field in {"int_val", "half_val"}:
+        # Narrow types keep the low bits, as a C++ cast does.
+        wide = np.fromiter(values, np.int32, len(values))
+        return wide.astype(_STORAGE.get(dtype.itemsize, np.int32)).view(dtype)
+    return np.fromiter(values, dtype, len(values))
+
+
+def _read_raw(values: Any, *, field: str, owner: TensorProto) -> Tensor:
+    dtype = _RAW_FIELD[field][1]
+    if len(values) < _SMALL:
+        return np.fromiter(values, dtype, len(values))
+    lone = type(owner)()
+    getattr(lone, field).MergeFrom(values)
+    serialized = lone.SerializeToString()
+    return np.frombuffer(serialized, dtype, offset=len(serialized) - len(values) * dtype.itemsize)
+
+
+def _fit(flat: Tensor, *, num_elements: int, dtype: np.dtype[Any]) -> Tensor:
+    if flat.size >= num_elements:
+        return flat[:num_elements]
+    if num_elements * dtype.itemsize > _MAX_EXPANDED_BYTES:
+        raise ValueError(num_elements)
+    if flat.size == 0:
+        if dtype.kind == "O":
+            return np.full(num_elements, b"", dtype=object)
+        return np.zeros(num_elements, dtype)
+    fitted = np.full(num_elements, flat[-1], dtype=dtype)
+    fitted[: flat.size] = flat
+    return fitted
+
+
+def _fill_header(into: TensorProto, *, data_type: DataType, shape: tuple[int, ...]) -> None:
+    into.dtype = data_type.value
+    dims = into.tensor_shape
+    dims.SetInParent()
+    for size in shape:
+        dims.dim.add().size = size
+
+
+def _list_values(flat: Tensor, *, field: str) -> list[Any]:
+    if field == "string_val":
+        return [_as_bytes(value) for value in flat.tolist()]
+    if field == "half_val":
+        flat = flat.view(np.uint16)
+    elif field in {"scomplex_val", "dcomplex_val"}:
+        flat = flat.view(_RAW_FIELD[field][1])
+    elif flat.dtype.names is not None:
+        flat = flat.view(flat.dtype[0])
+    elif field == "int_val":
+        flat = flat.astype(np.int32)
+    values: list[Any] = flat.tolist()
+    return values
+
+
+def _as_bytes(value: object) -> bytes:
+    return value if isinstance(value, bytes) else str(value).encode()
+
+
+def _varint(value: int) -> bytes:
+    encoded = bytearray()
+    while value >= 0x80:
+        encoded.append(value & 0x7F | 0x80)
+        value >>= 7
+    encoded.append(value)
+    return bytes(encoded)

@@ -1,0 +1,42 @@
+"""Configuration files in protobuf text format, with errors that name file, line and field."""
+
+from pathlib import Path
+from typing import Any
+
+from aspira.contracts.errors import InvalidArgument, NotFound
+
+# Message classes are generated at TensorFlow's import, hence Any.
+Message = Any
+
+
+def parse_text_file(path: Path, *, into: Message) -> None:
+    """Parse a text proto file into a message.
+
+    Raises:
+        NotFound: the file cannot be read.
+        InvalidArgument: it does not parse; the text names the file, the place and the problem.
+    """
+    try:
+        text = path.read_text(encoding="utf-8")
+    except UnicodeDecodeError as error:
+        raise InvalidArgument(f"Invalid protobuf file: '{path}': it is not UTF-8 text") from error
+    except OSError as error:
+        raise NotFound(f"{path}; {error.strerror}") from error
+    parse_text(text, into=into, origin=str(path))
+
+
+def parse_text(text: str, *, into: Message, origin: str) -> None:
+    """Parse text format; `origin` names it in errors.
+
+    Raises:
+        InvalidArgument: it does not parse.
+    """
+    from google.protobuf import text_format
+
+    try:
+        text_format.Parse(text, into)
+    except text_format.ParseError as error:
+        raise InvalidArgument(
+            f"Invalid protobuf file: '{origin}': Error parsing text-format "
+            f"{into.DESCRIPTOR.full_name}: {error}"
+        ) from error

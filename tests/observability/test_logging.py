@@ -1,0 +1,126 @@
+import io
+import re
+import time
+
+import pytest
+
+from aspira.contracts.errors import Cancelled, Code, Internal, NotFound, ServingError
+from aspira.contracts.events import (
+    Event,
+    LoadAttemptFailed,
+    RequestEnded,
+    SourceProblem,
+    VersionStateChanged,
+    WarmupFinished,
+)
+from aspira.contracts.identity import ModelName, ServableId, Version
+from aspira.lifecycle.version_state import VersionState
+from aspira.observability.logging import EventLogger
+
+SERVABLE_ID = ServableId(ModelName("m"), Version(1))
+MOMENT = (2024, 5, 6, 12, 34, 56, 0, 0, -1)
+
+
+def logged(event: Event) -> str:
+    stream = io.StringIO()
+    EventLogger(stream, wall_time_s=lambda: time.mktime(MOMENT) + 0.25).on_event(event)
+    return stream.getvalue()
+
+
+def test_the_line_format_is_tensorflows() -> None:
+    assert logged(VersionStateChanged(SERVABLE_ID, "ready")) == (
+        "2024-05-06 12:34:56.250000: I aspira/lifecycle] "
+        "Successfully loaded servable version {name: m version: 1}\n"
+    )
+
+
+def test_the_clock_is_the_machines_unless_told_otherwise() -> None:
+    stream = io.StringIO()
+    EventLogger(stream).on_event(VersionStateChanged(SERVABLE_ID, "ready"))
+    match = re.match(r"(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d)\.\d{6}: I ", stream.getvalue())
+    assert match is not None
+    age_s = time.time() - time.mktime(time.strptime(match[1], "%Y-%m-%d %H:%M:%S"))
+    assert 0 <= age_s < 60
+
+
+@pytest.mark.parametrize(
+    ("state", "error", "text"),
+    [
+        ("new", None, "I aspira/lifecycle] New servable version {}"),
+        ("loading", None, "I aspira/lifecycle] Loading servable version {}"),
+        ("ready", None, "I aspira/lifecycle] Successfully loaded servable version {}"),
+        ("draining", None, "I aspira/lifecycle] Quiescing servable version {}"),
+        ("unloading", None, "I aspira/lifecycle] Done quiescing servable version {}"),
+        ("gone", None, "I aspira/lifecycle] Done unloading servable version {}"),
+        ("failed", None, "E aspira/lifecycle] Servable {} cannot be loaded"),
+        (
+            "failed",
+            NotFound("no such file"),
+            "E aspira/lifecycle] Servable {} cannot be loaded: NOT_FOUND: no such file",
+        ),
+        (
+            "gone",
+            Cancelled("Loading of servable cancelled"),
+            (
+                "I aspira/lifecycle] Done unloading servable version {}: "
+                "CANCELLED: Loading of servable cancelled"
+            ),
+        ),
+    ],
+)
+def test_states(state: str, error: ServingError | None, text: str) -> None:
+    line = logged(VersionStateChanged(SERVABLE_ID, state, error))
+    assert line.split(": ", 1)[1] == text.replace("{}", "{name: m version: 1}") + "\n"
+
+
+@pytest.mark.parametrize("state", VersionState)
+def test_every_state_has_a_text(state: VersionState) -> None:
+    assert logged(VersionStateChanged(SERVABLE_ID, state.value)).count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("event", "text"),
+    [
+        (
+            LoadAttemptFailed(SERVABLE_ID, NotFound("no file"), retries_left=2),
+            "E aspira/lifecycle] Loading servable: {name: m version: 1} failed: NOT_FOUND: no file",
+        ),
+        (
+            SourceProblem("m", "No versions of servable m found under base path /m."),
+            "W aspira/source] No versions of servable m found under base path /m.",
+        ),
+        (SourceProblem("m", ""), "I aspira/source] Versions of servable m are found again"),
+        (
+            WarmupFinished("/models/m/1", num_records=7, duration_s=0.25),
+            (
+                "I aspira/warmup] Finished reading warmup data for model at /models/m/1. "
+                "Number of warmup records read: 7. Elapsed time (microseconds): 250000."
+            ),
+        ),
+    ],
+)
+def test_other_events(event: Event, text: str) -> None:
+    assert logged(event).split(": ", 1)[1] == text + "\n"
+
+
+def test_an_event_is_one_line_whatever_the_error_says() -> None:
+    line = logged(LoadAttemptFailed(SERVABLE_ID, Internal("a\n\tb"), retries_left=0))
+    assert line.endswith(" failed: INTERNAL: a\\n\tb\n")
+    assert line.count("\n") == 1
+
+
+def test_requests_are_not_logged() -> None:
+    assert logged(RequestEnded("m", 1, "predict", "grpc", Code.INTERNAL, 0.1)) == ""
+
+
+def test_a_log_that_cannot_be_written_is_no_failure() -> None:
+    closed = io.StringIO()
+    closed.close()
+    EventLogger(closed).on_event(VersionStateChanged(SERVABLE_ID, "ready"))
+
+
+def test_each_line_is_flushed() -> None:
+    raw = io.BytesIO()
+    stream = io.TextIOWrapper(raw)
+    EventLogger(stream).on_event(VersionStateChanged(SERVABLE_ID, "ready"))
+    assert raw.getvalue().endswith(b"{name: m version: 1}\n")

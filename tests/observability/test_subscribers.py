@@ -1,0 +1,181 @@
+from dataclasses import replace
+
+import pytest
+
+from aspira.contracts.errors import Code, NotFound, Unavailable
+from aspira.contracts.events import (
+    EventBus,
+    LoadAttemptFailed,
+    RequestEnded,
+    SourceProblem,
+    VersionStateChanged,
+    WarmupFinished,
+)
+from aspira.contracts.identity import ModelName, ServableId, Version
+from aspira.observability.subscribers import ServingMetrics
+
+SERVABLE_ID = ServableId(ModelName("m"), Version(1))
+GRPC_PREDICT = RequestEnded("m", 3, "predict", "grpc", Code.OK, duration_s=0.00002)
+REST_PREDICT = replace(GRPC_PREDICT, entrypoint="rest")
+
+
+@pytest.fixture
+def metrics() -> ServingMetrics:
+    return ServingMetrics()
+
+
+def samples(metrics: ServingMetrics, family: str) -> dict[str, str]:
+    """What a family prints, by labels; of a histogram, its count."""
+    found = {}
+    for line in metrics.render().decode().splitlines():
+        if line.startswith((f"{family}{{", f"{family}_count{{")):
+            series, value = line.rsplit(" ", 1)
+            found[series[series.index("{") :]] = value
+    return found
+
+
+def test_families_exist_before_the_first_event(metrics: ServingMetrics) -> None:
+    assert metrics.render().decode() == (
+        "# TYPE :aspira:load_failures counter\n"
+        "# TYPE :aspira:model_version_state gauge\n"
+        "# TYPE :aspira:request_count counter\n"
+        "# TYPE :aspira:request_latency histogram\n"
+        "# TYPE :aspira:source_problems gauge\n"
+        "# TYPE :tensorflow:serving:model_warmup_latency histogram\n"
+        "# TYPE :tensorflow:serving:model_warmup_records_read counter\n"
+        "# TYPE :tensorflow:serving:request_count counter\n"
+        "# TYPE :tensorflow:serving:request_latency histogram\n"
+    )
+
+
+def test_a_predict_counts_once_in_each_family(metrics: ServingMetrics) -> None:
+    metrics.on_event(GRPC_PREDICT)
+    assert samples(metrics, ":tensorflow:serving:request_count") == {
+        '{model_name="m",status="OK"}': "1"
+    }
+    assert samples(metrics, ":tensorflow:serving:request_latency") == {
+        '{model_name="m",API="Predict",entrypoint="GRPC"}': "1"
+    }
+    assert samples(metrics, ":aspira:request_count") == {
+        '{model_name="m",version="3",api="predict",entrypoint="grpc",status="OK"}': "1"
+    }
+    assert samples(metrics, ":aspira:request_latency") == {
+        '{model_name="m",version="3",api="predict",entrypoint="grpc"}': "1"
+    }
+
+
+def test_latencies_are_microseconds(metrics: ServingMetrics) -> None:
+    metrics.on_event(GRPC_PREDICT)
+    page = metrics.render().decode()
+    labels = 'model_name="m",API="Predict",entrypoint="GRPC"'
+    assert f':tensorflow:serving:request_latency_bucket{{{labels},le="18"}} 0\n' in page
+    assert f':tensorflow:serving:request_latency_bucket{{{labels},le="32.4"}} 1\n' in page
+    assert f":tensorflow:serving:request_latency_sum{{{labels}}} 20\n" in page
+
+
+@pytest.mark.parametrize(
+    ("entrypoint", "api", "labels"),
+    [
+        ("grpc", "predict", 'API="Predict",entrypoint="GRPC"'),
+        ("grpc", "classify", 'API="Classify",entrypoint="GRPC"'),
+        ("grpc", "regress", 'API="Regress",entrypoint="GRPC"'),
+        ("rest", "predict", 'API="predict",entrypoint="REST"'),
+        ("rest", "classify", 'API="classify",entrypoint="REST"'),
+        ("rest", "regress", 'API="regress",entrypoint="REST"'),
+        ("rest", "metadata", 'API="",entrypoint="REST"'),
+        ("rest", "status", 'API="",entrypoint="REST"'),
+        ("rest", "", 'API="",entrypoint="REST"'),
+    ],
+)
+def test_latency_labels_are_the_references(
+    metrics: ServingMetrics, entrypoint: str, api: str, labels: str
+) -> None:
+    metrics.on_event(replace(GRPC_PREDICT, entrypoint=entrypoint, api=api))
+    assert samples(metrics, ":tensorflow:serving:request_latency") == {
+        f'{{model_name="m",{labels}}}': "1"
+    }
+
+
+@pytest.mark.parametrize("api", ["multi_inference", "metadata", "status", "reload_config"])
+def test_other_grpc_calls_count_in_our_families_only(metrics: ServingMetrics, api: str) -> None:
+    metrics.on_event(replace(GRPC_PREDICT, api=api))
+    assert samples(metrics, ":tensorflow:serving:request_count") == {}
+    assert samples(metrics, ":tensorflow:serving:request_latency") == {}
+    assert samples(metrics, ":aspira:request_count") == {
+        f'{{model_name="m",version="3",api="{api}",entrypoint="grpc",status="OK"}}': "1"
+    }
+
+
+def test_failures_count_but_have_no_latency(metrics: ServingMetrics) -> None:
+    metrics.on_event(replace(REST_PREDICT, version=None, code=Code.NOT_FOUND))
+    metrics.on_event(replace(REST_PREDICT, version=None, code=Code.NOT_FOUND))
+    assert samples(metrics, ":tensorflow:serving:request_count") == {
+        '{model_name="m",status="NOT_FOUND"}': "2"
+    }
+    assert samples(metrics, ":aspira:request_count") == {
+        '{model_name="m",version="",api="predict",entrypoint="rest",status="NOT_FOUND"}': "2"
+    }
+    assert samples(metrics, ":tensorflow:serving:request_latency") == {}
+    assert samples(metrics, ":aspira:request_latency") == {}
+
+
+def test_unknown_model_names_cannot_grow_the_page_without_bound(metrics: ServingMetrics) -> None:
+    for number in range(10_010):
+        metrics.on_event(replace(REST_PREDICT, model_name=f"x{number}", code=Code.NOT_FOUND))
+    counts = samples(metrics, ":tensorflow:serving:request_count")
+    assert len(counts) == 10_001
+    assert counts['{model_name="__other__",status="__other__"}'] == "10"
+
+
+def test_a_version_is_in_one_state(metrics: ServingMetrics) -> None:
+    for state in ("new", "loading", "ready"):
+        metrics.on_event(VersionStateChanged(SERVABLE_ID, state))
+    metrics.on_event(VersionStateChanged(ServableId(ModelName("m"), Version(2)), "loading"))
+    assert samples(metrics, ":aspira:model_version_state") == {
+        '{model_name="m",version="1",state="ready"}': "1",
+        '{model_name="m",version="2",state="loading"}': "1",
+    }
+
+
+def test_a_state_that_is_entered_again_stays(metrics: ServingMetrics) -> None:
+    for state in ("gone", "new", "gone", "gone"):
+        metrics.on_event(VersionStateChanged(SERVABLE_ID, state))
+    assert samples(metrics, ":aspira:model_version_state") == {
+        '{model_name="m",version="1",state="gone"}': "1"
+    }
+
+
+def test_load_failures_count_by_code(metrics: ServingMetrics) -> None:
+    metrics.on_event(LoadAttemptFailed(SERVABLE_ID, Unavailable("later"), retries_left=1))
+    metrics.on_event(LoadAttemptFailed(SERVABLE_ID, NotFound("no"), retries_left=1))
+    metrics.on_event(LoadAttemptFailed(SERVABLE_ID, NotFound("no"), retries_left=0))
+    assert samples(metrics, ":aspira:load_failures") == {
+        '{model_name="m",version="1",code="NOT_FOUND"}': "2",
+        '{model_name="m",version="1",code="UNAVAILABLE"}': "1",
+    }
+
+
+def test_a_source_problem_lasts_until_it_is_cleared(metrics: ServingMetrics) -> None:
+    metrics.on_event(SourceProblem("m", "No versions of servable m found"))
+    assert samples(metrics, ":aspira:source_problems") == {'{model_name="m"}': "1"}
+    metrics.on_event(SourceProblem("m", ""))
+    assert samples(metrics, ":aspira:source_problems") == {'{model_name="m"}': "0"}
+
+
+def test_warmup_counts_records_and_time(metrics: ServingMetrics) -> None:
+    metrics.on_event(WarmupFinished("/models/m/1", num_records=7, duration_s=0.25))
+    labels = '{model_path="/models/m/1",status="OK"}'
+    assert samples(metrics, ":tensorflow:serving:model_warmup_records_read") == {labels: "7"}
+    assert samples(metrics, ":tensorflow:serving:model_warmup_latency") == {labels: "1"}
+    assert f":tensorflow:serving:model_warmup_latency_sum{labels} 250000\n" in (
+        metrics.render().decode()
+    )
+
+
+def test_it_subscribes_to_the_bus(metrics: ServingMetrics) -> None:
+    bus = EventBus()
+    bus.subscribe(metrics.on_event)
+    bus.publish(GRPC_PREDICT)
+    bus.publish(SourceProblem("m", ""))
+    assert len(samples(metrics, ":tensorflow:serving:request_count")) == 1
+    assert len(samples(metrics, ":aspira:source_problems")) == 1
