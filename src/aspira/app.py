@@ -24,7 +24,7 @@ from aspira.lifecycle.filesystem_source import FilesystemSource, MonitoredModel
 from aspira.lifecycle.manager import Manager
 from aspira.observability.logging import EventLogger
 from aspira.observability.subscribers import ServingMetrics
-from aspira.platforms import Platforms
+from aspira.platforms import Platforms, RuntimeLoaders, make_runtime_loader
 from aspira.routing.table import RoutingTable
 from aspira.service.drain import RequestGate
 from aspira.service.inference import InferenceService, Router
@@ -38,16 +38,28 @@ _logger = logging.getLogger(__name__)
 
 
 class Server:
-    """All parts of a running server. Built and used on one event loop."""
+    """All parts of a running server. Built and used on one event loop.
 
-    def __init__(self, settings: Settings) -> None:
+    `make_runtime_loader` decides what a version directory is loaded with; tests and benchmarks
+    put toys there.
+    """
+
+    def __init__(
+        self, settings: Settings, *, make_runtime_loader: RuntimeLoaders = make_runtime_loader
+    ) -> None:
         self._settings = settings
         clock, events = SystemClock(), EventBus()
         metrics = ServingMetrics()
-        events.subscribe(EventLogger(sys.stderr).on_event)
-        events.subscribe(metrics.on_event)
+        events.subscribe_lifecycle(EventLogger(sys.stderr).on_event)
+        metrics.attach(events)
         completions = Completions[Tensors](asyncio.get_running_loop())
-        platforms = Platforms(settings, events=events, clock=clock, completions=completions)
+        platforms = Platforms(
+            settings,
+            events=events,
+            clock=clock,
+            completions=completions,
+            make_runtime_loader=make_runtime_loader,
+        )
         self._manager = Manager[BatchedServable](
             platforms.make_loader, options=settings.lifecycle, events=events
         )

@@ -31,7 +31,8 @@ MAX_INTERNAL_IMPORTS = 12
 VAGUE_NAMES = frozenset({"utils", "helpers", "common", "misc", "base", "core"})
 MUTABLE_DISPLAYS = (ast.List, ast.Dict, ast.Set, ast.ListComp, ast.DictComp, ast.SetComp)
 MUTABLE_TYPES = frozenset({"list", "dict", "set", "defaultdict", "deque", "OrderedDict"})
-ASGI_PARAMETERS = ["scope", "receive", "send"]
+# How ASGI servers call an application, and gRPC a handler.
+FOREIGN_PARAMETERS = (["scope", "receive", "send"], ["payload", "context"], ["payloads", "context"])
 
 FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef
 
@@ -88,7 +89,7 @@ class Function:
         is_dunder = name.startswith("__") and name.endswith("__")
         if is_dunder and name not in {"__init__", "__call__"}:
             return True
-        return [parameter.arg for parameter in self.positional] == ASGI_PARAMETERS
+        return [parameter.arg for parameter in self.positional] in FOREIGN_PARAMETERS
 
 
 def functions_of(tree: ast.Module, *, place: str) -> list[Function]:

@@ -6,13 +6,14 @@ import json
 import hypothesis.extra.numpy as numpy_strategies
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
 from aspira.contracts.errors import ServingError
 from aspira.contracts.signatures import Signature, TensorSpec
 from aspira.contracts.tensors import DataType
 from aspira.frontends.rest.json_response import encode_error, encode_predictions
 from aspira.frontends.rest.json_tensors import decode_inputs, parse_predict_body
-from hypothesis import given
-from hypothesis import strategies as st
 
 NUMBER_TYPES = (
     DataType.FLOAT,
@@ -140,8 +141,8 @@ def test_random_bytes_decode_or_raise_serving_errors(body: bytes, signature: Sig
 
 
 TOKENS = st.sampled_from(
-    [b"[", b"]", b"{", b"}", b",", b":", b'"', b'"a"', b"\\", b"\\u12", b"\\ud800", b"1", b"-", b".5",
-     b"e9", b"NaN", b"Inf", b"inity", b"true", b"null", b" ", b"\xff", b"\0"]
+    [b"[", b"]", b"{", b"}", b",", b":", b'"', b'"a"', b"\\", b"\\u12", b"\\ud800", b"1", b"-",
+     b".5", b"e9", b"NaN", b"Inf", b"inity", b"true", b"null", b" ", b"\xff", b"\0"]
 )  # fmt: skip
 
 

@@ -9,8 +9,8 @@ import logging
 import threading
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
 from queue import SimpleQueue
+from typing import NamedTuple
 
 from aspira.batching.completions import Completions
 from aspira.contracts.clock import Clock
@@ -20,8 +20,7 @@ from aspira.contracts.tensors import Tensors
 _logger = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
-class Work:
+class Work(NamedTuple):
     """One request in the queue. `deadline` is in seconds of the scheduler's clock."""
 
     signature_name: str

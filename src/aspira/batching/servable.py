@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Mapping
 
 from aspira.batching.completions import Completions
+from aspira.batching.deadlines import DeadlineWatch
 from aspira.batching.options import BatchingOptions
 from aspira.batching.scheduler import Scheduler, Work
 from aspira.contracts.clock import Clock
@@ -27,6 +28,7 @@ class BatchedServable:
     ) -> None:
         self._servable = servable
         self._clock = clock
+        self._deadlines = DeadlineWatch(clock, make_error=_deadline_exceeded)
         self._scheduler = Scheduler(
             self._run_one,
             num_threads=options.pool_size,
@@ -53,20 +55,17 @@ class BatchedServable:
             DeadlineExceeded: the deadline passed, in the queue or during the run.
             ServingError: the runtime's own error.
         """
-        loop = asyncio.get_running_loop()
-        future: asyncio.Future[Tensors] = loop.create_future()
-        timer = None
+        future: asyncio.Future[Tensors] = asyncio.get_running_loop().create_future()
         if deadline is not None:
-            remaining_s = deadline - self._clock.now()
-            if remaining_s <= 0:
+            if self._clock.now() >= deadline:
                 raise _deadline_exceeded()
-            timer = loop.call_later(remaining_s, _expire, future)
+            self._deadlines.add(future, deadline=deadline)
         self._scheduler.submit(Work(signature_name, inputs, outputs, deadline, future))
         try:
             return await future
         finally:
-            if timer is not None:
-                timer.cancel()
+            if deadline is not None:
+                self._deadlines.remove(future)
 
     def unload(self) -> None:
         """Finish what runs, end the threads, free the model. Blocks."""
@@ -103,11 +102,6 @@ class BatchingLoader:
             clock=self._clock,
             completions=self._completions,
         )
-
-
-def _expire(future: asyncio.Future[Tensors]) -> None:
-    if not future.done():
-        future.set_exception(_deadline_exceeded())
 
 
 def _deadline_exceeded() -> DeadlineExceeded:

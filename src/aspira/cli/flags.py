@@ -1,4 +1,4 @@
-"""Flags as TensorFlow Serving parses them: `--name=value`, a bare `--name` for true, the last wins."""
+"""Flags as TensorFlow Serving has them: `--name=value`, a bare `--name` for true, the last wins."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace

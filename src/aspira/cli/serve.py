@@ -5,6 +5,7 @@ import os
 import sys
 import tempfile
 from pathlib import Path
+from typing import Any
 
 from aspira.cli.signals import ShutdownSignals
 from aspira.contracts.errors import FailedPrecondition, ServingError
@@ -23,14 +24,16 @@ _FIRST_BACKOFF_S = 1.0
 _MAX_BACKOFF_S = 30.0
 
 
-def serve(settings: Settings) -> int:
-    """Serve until a signal; returns the exit status."""
+def serve(settings: Settings, *, greeting: str = "") -> int:
+    """Serve until a signal; returns the exit status. `greeting` is said once the ports are open."""
+    # TensorFlow's chatter about the machine would bury what the server says.
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "1")
     try:
         check_settings(settings)
         check_ports_free(settings.listener)
         kind = choose_listener(settings.process.listener)
         run = _run_portable if kind is ListenerKind.PORTABLE else _run_envoy
-        return asyncio.run(run(settings))
+        return asyncio.run(run(settings, greeting=greeting))
     except ServingError as error:
         print(f"Failed to start server. Error: {error}", flush=True)
         return EXIT_FAILED
@@ -55,10 +58,10 @@ def report(message: str) -> None:
     print(message, file=sys.stderr, flush=True)
 
 
-async def _run_envoy(settings: Settings) -> int:
+async def _run_envoy(settings: Settings, *, greeting: str) -> int:
     with tempfile.TemporaryDirectory(prefix="aspira-") as directory:
         supervisor = _Supervisor(settings, directory=Path(directory))
-        return await supervisor.run()
+        return await supervisor.run(greeting)
 
 
 class _Supervisor:
@@ -69,14 +72,15 @@ class _Supervisor:
         self._directory = directory
         self._server: EnvoyServer | None = None
 
-    async def run(self) -> int:
+    async def run(self, greeting: str) -> int:
+        """Serve until a signal; returns the exit status."""
         signals = ShutdownSignals(self._end_at_once)
         stopping = asyncio.ensure_future(signals.wait())
         backoff_s = _FIRST_BACKOFF_S
         try:
             server = await self._start(stopping)
             while server is not None:
-                _report_listening(self._settings.listener)
+                _report_listening(self._settings.listener, greeting=greeting)
                 status = await self._wait_ended(server, stopping=stopping)
                 if status is None:
                     return await self._shut_down(server)
@@ -118,7 +122,8 @@ class _Supervisor:
     ) -> int | None:
         """The exit status of a process that died; None if it is to be stopped."""
         ended = asyncio.ensure_future(server.wait_ended())
-        await asyncio.wait({ended, stopping}, return_when=asyncio.FIRST_COMPLETED)
+        waiting: set[asyncio.Future[Any]] = {ended, stopping}
+        await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
         if stopping.done():
             ended.cancel()
             await asyncio.gather(ended, return_exceptions=True)
@@ -131,7 +136,7 @@ class _Supervisor:
         is_clean = await server.drain(grace_s=grace_s)
         await server.stop()
         self._server = None
-        _report_stopped(is_clean)
+        _report_stopped(is_clean=is_clean)
         return 0
 
     def _end_at_once(self) -> None:
@@ -140,7 +145,7 @@ class _Supervisor:
         os._exit(_EXIT_FORCED)
 
 
-async def _run_portable(settings: Settings) -> int:
+async def _run_portable(settings: Settings, *, greeting: str) -> int:
     from aspira.app import Server
     from aspira.frontends.listeners.portable import PortableListener
 
@@ -163,26 +168,28 @@ async def _run_portable(settings: Settings) -> int:
         await listener.start()
     except (OSError, RuntimeError) as error:
         raise FailedPrecondition(f"Cannot listen: {error}") from error
-    _report_listening(settings.listener)
+    _report_listening(settings.listener, greeting=greeting)
     await stopping
     grace_s = settings.process.shutdown_grace_s
     report(f"Shutting down: finishing requests in flight (at most {grace_s:g} s) ...")
     is_clean = await server.drain(grace_s=grace_s)
     await listener.stop()
-    _report_stopped(is_clean)
+    _report_stopped(is_clean=is_clean)
     sys.stdout.flush()
     # A run that outlasted the grace period sits in a thread that nothing can end.
     os._exit(0)
 
 
-def _report_listening(options: ListenerOptions) -> None:
+def _report_listening(options: ListenerOptions, *, greeting: str) -> None:
     if options.grpc_port:
         report(f"Running gRPC ModelServer at {options.shown_host}:{options.grpc_port} ...")
     if options.grpc_socket_path:
         report(f"Running gRPC ModelServer at UNIX socket {options.grpc_socket_path} ...")
     if options.rest_port:
         report(f"Exporting HTTP/REST API at:{options.shown_host}:{options.rest_port} ...")
+    if greeting:
+        report(greeting)
 
 
-def _report_stopped(is_clean: bool) -> None:
+def _report_stopped(*, is_clean: bool) -> None:
     report("Stopped." if is_clean else "Stopped; some requests did not end in time and were cut.")

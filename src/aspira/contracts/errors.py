@@ -47,7 +47,7 @@ def http_status(code: Code) -> int:
 
 
 class ServingError(Exception):
-    """An answer that is not a result. The message is written for the person who sent the request."""
+    """An answer that is not a result. The message is for the person who sent the request."""
 
     code: ClassVar[Code] = Code.UNKNOWN
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from aspira.contracts.errors import Code, ServingError
 from aspira.contracts.identity import ServableId
@@ -42,8 +43,7 @@ class WarmupFinished:
     duration_s: float
 
 
-@dataclass(frozen=True, slots=True)
-class RequestEnded:
+class RequestEnded(NamedTuple):
     """A request got its one answer. `version` is None where none was chosen.
 
     `api` is `predict`, `classify`, `metadata`, ... and `entrypoint` is `grpc` or `rest`.
@@ -57,22 +57,30 @@ class RequestEnded:
     duration_s: float
 
 
-Event = VersionStateChanged | LoadAttemptFailed | SourceProblem | WarmupFinished | RequestEnded
-Subscriber = Callable[[Event], None]
+LifecycleEvent = VersionStateChanged | LoadAttemptFailed | SourceProblem | WarmupFinished
 
 
 @dataclass(slots=True)
 class EventBus:
-    """Delivers each event to every subscriber at once, on the publisher's thread.
+    """Delivers each event to its subscribers at once, on the publisher's thread.
 
+    Requests have a line of their own: there are as many of those events as there are requests.
     Subscribers are added before serving starts, must be quick and must not raise.
     """
 
-    _subscribers: list[Subscriber] = field(default_factory=list)
+    _on_lifecycle: list[Callable[[LifecycleEvent], None]] = field(default_factory=list)
+    _on_request: list[Callable[[RequestEnded], None]] = field(default_factory=list)
 
-    def subscribe(self, subscriber: Subscriber) -> None:
-        self._subscribers.append(subscriber)
+    def subscribe_lifecycle(self, subscriber: Callable[[LifecycleEvent], None]) -> None:
+        self._on_lifecycle.append(subscriber)
 
-    def publish(self, event: Event) -> None:
-        for subscriber in self._subscribers:
+    def subscribe_requests(self, subscriber: Callable[[RequestEnded], None]) -> None:
+        self._on_request.append(subscriber)
+
+    def publish(self, event: LifecycleEvent) -> None:
+        for subscriber in self._on_lifecycle:
+            subscriber(event)
+
+    def publish_request(self, event: RequestEnded) -> None:
+        for subscriber in self._on_request:
             subscriber(event)

@@ -1,7 +1,7 @@
 """Names of the things a server holds: models, their versions, and what a client asked for."""
 
 from dataclasses import dataclass
-from typing import NewType
+from typing import NamedTuple, NewType
 
 ModelName = NewType("ModelName", str)
 Version = NewType("Version", int)
@@ -22,8 +22,7 @@ class ServableId:
         return f"{{name: {self.name} version: {self.version}}}"
 
 
-@dataclass(frozen=True, slots=True)
-class ModelSpec:
+class ModelSpec(NamedTuple):
     """What a client asked for: a model, at most one of version and label, and a signature.
 
     An empty `signature_name` means `serving_default`; no version and no label mean the newest

@@ -1,13 +1,12 @@
 """A prediction: what is asked and what is answered, whatever the protocol."""
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from aspira.contracts.identity import ModelSpec, ServableId
 from aspira.contracts.tensors import Tensors
 
 
-@dataclass(frozen=True, slots=True)
-class PredictRequest:
+class PredictRequest(NamedTuple):
     """Inputs by alias. An empty `output_filter` asks for all outputs.
 
     `deadline` is in seconds of the server's clock; None means none. The arrays belong to the
@@ -20,8 +19,7 @@ class PredictRequest:
     deadline: float | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class PredictResponse:
+class PredictResponse(NamedTuple):
     """Outputs by alias, in the signature's order, and who answered."""
 
     outputs: Tensors

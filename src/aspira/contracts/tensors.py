@@ -5,7 +5,7 @@ storage integers. `resource` and `variant` cannot cross the wire and are known b
 """
 
 from collections.abc import Mapping
-from enum import Enum
+from enum import IntEnum
 from types import MappingProxyType
 
 import ml_dtypes
@@ -16,7 +16,7 @@ Tensor = npt.NDArray[np.generic]
 Tensors = Mapping[str, Tensor]
 
 
-class DataType(Enum):
+class DataType(IntEnum):
     """A TensorFlow dtype. The value is its number in `tensorflow.DataType`."""
 
     INVALID = 0

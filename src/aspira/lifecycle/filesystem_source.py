@@ -7,7 +7,7 @@ change, and touches neither the model's loaded versions nor any other model.
 import asyncio
 import os
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from aspira.contracts.events import EventBus, SourceProblem
@@ -28,7 +28,7 @@ class MonitoredModel:
 
     name: ModelName
     base_path: str
-    policy: VersionPolicy = Latest()
+    policy: VersionPolicy = field(default_factory=Latest)
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,20 +111,18 @@ def list_model(model: MonitoredModel) -> Listing:
     scheme, separator, _ = model.base_path.partition("://")
     if separator and scheme != "file":
         return _problem(
-            model,
-            reason=f"File system scheme '{scheme}' not implemented (file: '{model.base_path}')",
+            f"File system scheme '{scheme}' not implemented (file: '{model.base_path}')",
         )
     base_path = Path(model.base_path.removeprefix("file://"))
     try:
         names = os.listdir(base_path)  # noqa: PTH208 - names, not paths
     except FileNotFoundError:
         return _problem(
-            model,
-            reason=f"Could not find base path {model.base_path} for servable {model.name}"
+            f"Could not find base path {model.base_path} for servable {model.name}"
             f" with error NOT_FOUND: {model.base_path} not found",
         )
     except OSError as error:
-        return _problem(model, reason=f"{model.base_path}; {error.strerror}")
+        return _problem(f"{model.base_path}; {error.strerror}")
     return _choose(model, base_path=base_path, names=names)
 
 
@@ -151,7 +149,7 @@ def _missing_versions(model: MonitoredModel, *, found: VersionPaths) -> str:
     )
 
 
-def _problem(model: MonitoredModel, *, reason: str) -> Listing:
+def _problem(reason: str) -> Listing:
     return Listing(
         None, f"FileSystemStoragePathSource encountered a filesystem access error: {reason}"
     )

@@ -9,7 +9,6 @@ import asyncio
 import logging
 from collections.abc import Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
-from functools import partial
 from pathlib import Path
 from typing import Generic, Protocol
 
@@ -76,14 +75,9 @@ class Manager(Generic[LoadedT]):
         record = None
         if model is not None:
             record = model.newest_ready if version is None else model.ready.get(version)
-        if record is None or record.servable is None:
+        if record is None:
             raise _not_found(model_name, version=version)
-        record.num_leases += 1
-        return Lease(
-            record.servable,
-            servable_id=record.servable_id,
-            on_release=partial(self._release, record),
-        )
+        return Lease(record, on_last_release=self._end_last_lease)
 
     def model_names(self) -> list[ModelName]:
         """Every model that was ever aspired, in the order of first mention."""
@@ -170,9 +164,8 @@ class Manager(Generic[LoadedT]):
             return not record.is_aspired
         return True
 
-    def _release(self, record: VersionRecord[LoadedT]) -> None:
-        record.num_leases -= 1
-        if record.num_leases == 0 and record.state is VersionState.DRAINING:
+    def _end_last_lease(self, record: VersionRecord[LoadedT]) -> None:
+        if record.state is VersionState.DRAINING:
             self._begin_unload(record)
 
     def _begin_unload(self, record: VersionRecord[LoadedT]) -> None:

@@ -13,7 +13,7 @@ from types import MappingProxyType
 from typing import TextIO
 
 from aspira.contracts.events import (
-    Event,
+    LifecycleEvent,
     LoadAttemptFailed,
     SourceProblem,
     VersionStateChanged,
@@ -51,10 +51,8 @@ class EventLogger:
         self._stream = stream
         self._wall_time_s = wall_time_s
 
-    def on_event(self, event: Event) -> None:
-        line = _try_describe(event)
-        if line is None:
-            return
+    def on_event(self, event: LifecycleEvent) -> None:
+        line = _describe(event)
         message = line.message.replace("\n", "\\n")
         text = f"{self._timestamp()}: {line.severity} aspira/{line.area}] {message}\n"
         # A log that cannot be written, its reader gone or its disk full, must not stop serving.
@@ -68,7 +66,7 @@ class EventLogger:
         return f"{moment}.{microseconds:06d}"
 
 
-def _try_describe(event: Event) -> _Line | None:
+def _describe(event: LifecycleEvent) -> _Line:
     match event:
         case VersionStateChanged():
             return _describe_state(event)
@@ -78,8 +76,6 @@ def _try_describe(event: Event) -> _Line | None:
             return _describe_source(event)
         case WarmupFinished():
             return _Line("I", "warmup", _warmup_text(event))
-        case _:
-            return None
 
 
 def _describe_state(event: VersionStateChanged) -> _Line:

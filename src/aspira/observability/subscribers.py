@@ -4,13 +4,16 @@ Requests end on the event loop, one at a time, and take no lock. All other event
 come from load threads, so they take one.
 """
 
+from bisect import bisect_right
 from collections.abc import Mapping
+from dataclasses import dataclass
 from threading import Lock
 from types import MappingProxyType
 
 from aspira.contracts.errors import Code
 from aspira.contracts.events import (
-    Event,
+    EventBus,
+    LifecycleEvent,
     LoadAttemptFailed,
     RequestEnded,
     SourceProblem,
@@ -19,7 +22,16 @@ from aspira.contracts.events import (
 )
 from aspira.contracts.identity import ServableId
 from aspira.observability.exposition import render
-from aspira.observability.metrics import Counter, Family, Gauge, Histogram, exponential_bounds
+from aspira.observability.metrics import (
+    MAX_NUM_SERIES,
+    Counter,
+    Family,
+    Gauge,
+    Histogram,
+    HistogramSeries,
+    ScalarSeries,
+    exponential_bounds,
+)
 
 LATENCY_BOUNDS_US = exponential_bounds(10.0, growth=1.8, num_bounds=33)
 
@@ -31,23 +43,36 @@ _REST_API_LABELS = frozenset(_GRPC_API_LABELS)
 
 
 class ServingMetrics:
-    """Every metric of the server. `on_event` is for the event bus, `render` for a scrape."""
+    """Every metric of the server. `attach` it to the event bus; `render` is for a scrape."""
 
     def __init__(self) -> None:
         self._requests = _RequestMetrics()
         self._models = _ModelMetrics()
         self._models_lock = Lock()
 
-    def on_event(self, event: Event) -> None:
-        if isinstance(event, RequestEnded):
-            self._requests.count(event)
-            return
+    def attach(self, events: EventBus) -> None:
+        """Count what is published from now on."""
+        events.subscribe_requests(self.on_request)
+        events.subscribe_lifecycle(self.on_lifecycle)
+
+    def on_request(self, event: RequestEnded) -> None:
+        self._requests.count(event)
+
+    def on_lifecycle(self, event: LifecycleEvent) -> None:
         with self._models_lock:
             self._models.note(event)
 
     def render(self) -> bytes:
         """The metrics page, in TensorFlow Serving's text format."""
         return render([*self._requests.families, *self._models.families])
+
+
+@dataclass(frozen=True, slots=True)
+class _RequestSeries:
+    """Where one kind of request is counted; failures have no histograms."""
+
+    counters: tuple[ScalarSeries, ...]
+    histograms: tuple[HistogramSeries, ...]
 
 
 class _RequestMetrics:
@@ -71,26 +96,42 @@ class _RequestMetrics:
             label_names=("model_name", "version", "api", "entrypoint"),
             bounds=LATENCY_BOUNDS_US,
         )
+        self._known: dict[tuple[object, ...], _RequestSeries] = {}
 
     @property
     def families(self) -> tuple[Family, ...]:
         return (self._count, self._latency_us, self._version_count, self._version_latency_us)
 
     def count(self, event: RequestEnded) -> None:
+        key = event[:-1]
+        series = self._known.get(key)
+        if series is None:
+            series = self._find_series(event)
+            # Holds as many as there are series, which are bounded, and no more.
+            if len(self._known) < MAX_NUM_SERIES:
+                self._known[key] = series
+        latency_us = event.duration_s * _MICROSECONDS_PER_SECOND
+        for counter in series.counters:
+            counter.value += 1
+        if series.histograms:
+            index = bisect_right(LATENCY_BOUNDS_US, latency_us)
+            for histogram in series.histograms:
+                histogram.counts[index] += 1
+                histogram.sum += latency_us
+
+    def _find_series(self, event: RequestEnded) -> "_RequestSeries":
+        """The series that requests alike in all but their duration count in."""
         status = event.code.name
         version = "" if event.version is None else str(event.version)
         labels = (event.model_name, version, event.api, event.entrypoint)
-        latency_us = event.duration_s * _MICROSECONDS_PER_SECOND
-        is_success = event.code is Code.OK
-        self._version_count.increment((*labels, status))
-        if is_success:
-            self._version_latency_us.observe(labels, value=latency_us)
+        counters = [self._version_count.find((*labels, status))]
+        histograms = [self._version_latency_us.find(labels)] if event.code is Code.OK else []
         reference_labels = _try_reference_labels(event)
-        if reference_labels is None:
-            return
-        self._count.increment((event.model_name, status))
-        if is_success:
-            self._latency_us.observe((event.model_name, *reference_labels), value=latency_us)
+        if reference_labels is not None:
+            counters.append(self._count.find((event.model_name, status)))
+            if event.code is Code.OK:
+                histograms.append(self._latency_us.find((event.model_name, *reference_labels)))
+        return _RequestSeries(tuple(counters), tuple(histograms))
 
 
 class _ModelMetrics:
@@ -124,7 +165,7 @@ class _ModelMetrics:
             self._source_problems,
         )
 
-    def note(self, event: Event) -> None:
+    def note(self, event: LifecycleEvent) -> None:
         match event:
             case VersionStateChanged():
                 self._note_state(event.servable_id, state=event.state)
@@ -135,8 +176,6 @@ class _ModelMetrics:
                 self._source_problems.assign((event.model_name,), value=int(bool(event.message)))
             case WarmupFinished():
                 self._note_warmup(event)
-            case RequestEnded():
-                raise AssertionError("requests are counted without the lock")
 
     def _note_state(self, servable_id: ServableId, *, state: str) -> None:
         labels = (servable_id.name, str(servable_id.version))

@@ -14,7 +14,6 @@ import numpy as np
 
 from aspira.contracts.errors import ServingError
 from aspira.contracts.events import EventBus
-from aspira.contracts.identity import ServableId
 from aspira.contracts.signatures import Signature
 from aspira.contracts.tensors import Tensor, Tensors
 from aspira.runtimes.options import TensorflowOptions, WarmupOptions
@@ -41,14 +40,12 @@ class TensorflowLoader:
 
     def __init__(
         self,
-        servable_id: ServableId,
-        *,
         path: Path,
+        *,
         options: TensorflowOptions,
         warmup: WarmupOptions,
         events: EventBus,
     ) -> None:
-        self._servable_id = servable_id
         self._path = path
         self._options = options
         self._warmup = warmup

@@ -1,4 +1,4 @@
-"""Replays a model's recorded requests before it is published, so that its first clients do not wait.
+"""Replays a model's recorded requests before it is published: its first clients do not wait.
 
 The records are TensorFlow Serving's: a TFRecord file of PredictionLog messages beside the model.
 """

@@ -1,8 +1,8 @@
 """Counts requests in flight, so that a server can stop without losing one."""
 
 import asyncio
-from collections.abc import Iterator
-from contextlib import contextmanager
+from types import TracebackType
+from typing import Self
 
 from aspira.contracts.errors import Unavailable
 
@@ -10,7 +10,8 @@ from aspira.contracts.errors import Unavailable
 class RequestGate:
     """Open while serving; once closed, new requests are refused and those inside may finish.
 
-    Event loop only. A frontend stays inside until its answer has been handed to the listener.
+    A frontend holds it (`with gate:`) from a request's arrival until its answer has been handed
+    to the listener. Event loop only.
     """
 
     def __init__(self) -> None:
@@ -22,9 +23,8 @@ class RequestGate:
     def is_open(self) -> bool:
         return self._is_open
 
-    @contextmanager
-    def enter(self) -> Iterator[None]:
-        """Hold the gate for one request.
+    def __enter__(self) -> Self:
+        """Let one request in.
 
         Raises:
             Unavailable: the server is shutting down; another replica may answer.
@@ -32,12 +32,17 @@ class RequestGate:
         if not self._is_open:
             raise Unavailable("The server is shutting down; retry at another replica")
         self._num_inside += 1
-        try:
-            yield
-        finally:
-            self._num_inside -= 1
-            if self._num_inside == 0 and not self._is_open:
-                self._emptied.set()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._num_inside -= 1
+        if self._num_inside == 0 and not self._is_open:
+            self._emptied.set()
 
     async def close(self) -> None:
         """Refuse new requests from now on and wait until those inside have ended."""

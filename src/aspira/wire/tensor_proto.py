@@ -25,6 +25,15 @@ _MAX_EXPANDED_BYTES = 64 * 2**20
 _SMALL = 64
 _STORAGE = MappingProxyType({1: np.uint8, 2: np.uint16, 4: np.int32})
 
+_INTEGERS = (
+    DataType.INT32, DataType.INT16, DataType.INT8, DataType.UINT16, DataType.UINT8,
+    DataType.QINT8, DataType.QUINT8, DataType.QINT16, DataType.QUINT16, DataType.QINT32,
+    DataType.INT4, DataType.UINT4, DataType.INT2, DataType.UINT2,
+)  # fmt: skip
+_SMALL_FLOATS = (
+    DataType.FLOAT8_E5M2, DataType.FLOAT8_E4M3FN, DataType.FLOAT8_E4M3FNUZ,
+    DataType.FLOAT8_E4M3B11FNUZ, DataType.FLOAT8_E5M2FNUZ, DataType.FLOAT4_E2M1FN,
+)  # fmt: skip
 _TYPED_FIELD: Mapping[DataType, str] = MappingProxyType(
     {
         DataType.FLOAT: "float_val",
@@ -38,10 +47,10 @@ _TYPED_FIELD: Mapping[DataType, str] = MappingProxyType(
         DataType.COMPLEX128: "dcomplex_val",
         DataType.HALF: "half_val",
         DataType.BFLOAT16: "half_val",
-        **dict.fromkeys((DataType.INT32, DataType.INT16, DataType.INT8, DataType.UINT16, DataType.UINT8, DataType.QINT8, DataType.QUINT8, DataType.QINT16, DataType.QUINT16, DataType.QINT32, DataType.INT4, DataType.UINT4, DataType.INT2, DataType.UINT2), "int_val"),
-        **dict.fromkeys((DataType.FLOAT8_E5M2, DataType.FLOAT8_E4M3FN, DataType.FLOAT8_E4M3FNUZ, DataType.FLOAT8_E4M3B11FNUZ, DataType.FLOAT8_E5M2FNUZ, DataType.FLOAT4_E2M1FN), "float8_val"),
+        **dict.fromkeys(_INTEGERS, "int_val"),
+        **dict.fromkeys(_SMALL_FLOATS, "float8_val"),
     }
-)  # fmt: skip
+)
 
 # Packed fields whose wire bytes are numpy's: key byte (field number, wire type 2) and stored dtype.
 _RAW_FIELD: Mapping[str, tuple[bytes, np.dtype[Any]]] = MappingProxyType(
@@ -98,15 +107,22 @@ def _decode(proto: TensorProto) -> Tensor:
     dtype = data_type.numpy_dtype
     if dtype is None:
         raise ValueError(data_type)
-    shape = tuple(dim.size for dim in proto.tensor_shape.dim)
-    num_elements = prod(shape)
-    if len(shape) > _MAX_RANK or min(shape, default=0) < 0 or num_elements > _MAX_ELEMENTS:
-        raise ValueError(shape)
+    shape = [dim.size for dim in proto.tensor_shape.dim]
     content = proto.tensor_content
     if content and data_type is not DataType.STRING:
-        return np.frombuffer(content, dtype).reshape(shape)
+        return np.frombuffer(content, dtype).reshape(_checked(shape))
+    num_elements = prod(_checked(shape))
     flat = _read_values(proto, data_type=data_type, limit=num_elements)
-    return _fit(flat, num_elements=num_elements, dtype=dtype).reshape(shape)
+    if flat.size != num_elements:
+        flat = _fit(flat, num_elements=num_elements, dtype=dtype)
+    return flat.reshape(shape)
+
+
+def _checked(shape: list[int]) -> list[int]:
+    # numpy would take a -1 for "whatever fits".
+    if len(shape) > _MAX_RANK or (shape and min(shape) < 0) or prod(shape) > _MAX_ELEMENTS:
+        raise ValueError(shape)
+    return shape
 
 
 def _read_values(proto: TensorProto, *, data_type: DataType, limit: int) -> Tensor:
@@ -141,7 +157,7 @@ def _read_raw(values: Any, *, field: str, owner: TensorProto) -> Tensor:
 
 
 def _fit(flat: Tensor, *, num_elements: int, dtype: np.dtype[Any]) -> Tensor:
-    if flat.size >= num_elements:
+    if flat.size > num_elements:
         return flat[:num_elements]
     if num_elements * dtype.itemsize > _MAX_EXPANDED_BYTES:
         raise ValueError(num_elements)
@@ -170,7 +186,9 @@ def _list_values(flat: Tensor, *, field: str) -> list[Any]:
     elif field in {"scomplex_val", "dcomplex_val"}:
         flat = flat.view(_RAW_FIELD[field][1])
     elif flat.dtype.names is not None:
-        flat = flat.view(flat.dtype[0])
+        # Quantized integers are records of one field.
+        storage: Any = flat.dtype
+        flat = flat.view(storage[0])
     elif field == "int_val":
         flat = flat.astype(np.int32)
     values: list[Any] = flat.tolist()

@@ -3,6 +3,7 @@
 import math
 
 import pytest
+
 from aspira.frontends.rest.json_debug import MAX_DEBUG_BYTES, debug_text, json_type_name
 
 

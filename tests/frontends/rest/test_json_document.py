@@ -3,6 +3,7 @@
 import math
 
 import pytest
+
 from aspira.contracts.errors import InvalidArgument
 from aspira.frontends.rest.json_document import MAX_DEPTH, parse_document
 

@@ -4,6 +4,7 @@ import math
 
 import numpy as np
 import pytest
+
 from aspira.frontends.rest.json_numbers import decimal_text, encode_number_rows
 
 

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+
 from aspira.contracts.errors import InvalidArgument
 from aspira.frontends.rest.json_response import encode_error, encode_predictions
 
@@ -23,19 +24,25 @@ ROWS = [
     ),
     (
         {"a": floats([1, 2]), "b": floats(3)},
-        '{\n    "predictions": [\n        {\n            "a": [1.0, 2.0],\n            "b": 3.0\n'
-        "        }\n    ]\n}",
+        (
+            '{\n    "predictions": [\n        {\n            "a": [1.0, 2.0],\n'
+            '            "b": 3.0\n        }\n    ]\n}'
+        ),
     ),
     (
         {"b%": np.array([True, False]), 'a"': np.array([1, 2])},
-        '{\n    "predictions": [\n        {\n            "b%": true,\n            "a\\"": 1\n'
-        '        },\n        {\n            "b%": false,\n            "a\\"": 2\n'
-        "        }\n    ]\n}",
+        (
+            '{\n    "predictions": [\n        {\n            "b%": true,\n            "a\\"": 1\n'
+            '        },\n        {\n            "b%": false,\n            "a\\"": 2\n'
+            "        }\n    ]\n}"
+        ),
     ),
     (
         {"x_bytes": strings(b"hi", b"\xff")},
-        '{\n    "predictions": [{\n            "b64": "aGk="\n        }, {\n'
-        '            "b64": "/w=="\n        }\n    ]\n}',
+        (
+            '{\n    "predictions": [{\n            "b64": "aGk="\n        }, {\n'
+            '            "b64": "/w=="\n        }\n    ]\n}'
+        ),
     ),
     (
         {"x_bytes": strings([b"hi"])},
@@ -43,8 +50,11 @@ ROWS = [
     ),
     (
         {"x_bytes": strings(b"hi"), "n": np.array([1])},
-        '{\n    "predictions": [\n        {\n            "x_bytes": {\n                "b64": "aGk="\n'
-        '            },\n            "n": 1\n        }\n    ]\n}',
+        (
+            '{\n    "predictions": [\n        {\n            "x_bytes": {\n'
+            '                "b64": "aGk="\n'
+            '            },\n            "n": 1\n        }\n    ]\n}'
+        ),
     ),
     ({"y": floats()}, '{\n    "predictions": []\n}'),
     ({"a": floats(), "b": floats()}, '{\n    "predictions": []\n}'),
@@ -61,13 +71,17 @@ COLUMNS = [
     ),
     (
         {"y": floats([1], [2])},
-        '{\n    "outputs": [\n        [\n            1.0\n        ],\n        [\n            2.0\n'
-        "        ]\n    ]\n}",
+        (
+            '{\n    "outputs": [\n        [\n            1.0\n        ],\n'
+            "        [\n            2.0\n        ]\n    ]\n}"
+        ),
     ),
     (
         {"a": floats(1, 2), "b": np.array(7)},
-        '{\n    "outputs": {\n        "a": [\n            1.0,\n            2.0\n        ],\n'
-        '        "b": 7\n    }\n}',
+        (
+            '{\n    "outputs": {\n        "a": [\n            1.0,\n            2.0\n        ],\n'
+            '        "b": 7\n    }\n}'
+        ),
     ),
     (
         {"x_bytes": strings(b"hi")},

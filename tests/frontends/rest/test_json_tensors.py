@@ -4,6 +4,7 @@ import math
 
 import numpy as np
 import pytest
+
 from aspira.contracts.errors import InvalidArgument, ServingError, Unimplemented
 from aspira.contracts.signatures import Signature, TensorSpec
 from aspira.contracts.tensors import DataType
@@ -62,8 +63,10 @@ def test_signature_name() -> None:
         (b"1.5", "JSON Value: 1.5 Is not object"),
         (
             b'{"signature_name": 5}',
-            'JSON Value: {\n    "signature_name": 5\n} not formatted correctly. '
-            "'signature_name' key must be a string value.",
+            (
+                'JSON Value: {\n    "signature_name": 5\n} not formatted correctly. '
+                "'signature_name' key must be a string value."
+            ),
         ),
         (b"", "JSON Parse error: The document is empty"),
     ],
@@ -87,8 +90,10 @@ def test_signature_without_inputs(name: str, shown: str) -> None:
         ("{}", "Missing 'inputs' or 'instances' key"),
         (
             '{"inputs": 1, "instances": 2}',
-            'JSON Value: {\n    "inputs": 1,\n    "instances": 2\n} Not formatted correctly '
-            "expecting only one of 'inputs' or 'instances' keys to exist ",
+            (
+                'JSON Value: {\n    "inputs": 1,\n    "instances": 2\n} Not formatted correctly '
+                "expecting only one of 'inputs' or 'instances' keys to exist "
+            ),
         ),
         (
             '{"instances": {}}',
@@ -160,6 +165,10 @@ def test_defaults_do_not_apply() -> None:
 
 
 PREFIX = "Failed to process element: "
+PLAIN_LIST = (
+    "instances is a plain list, but expecting list of objects as multiple input tensors "
+    "required as per tensorinfo_map"
+)
 
 
 @pytest.mark.parametrize(
@@ -168,14 +177,12 @@ PREFIX = "Failed to process element: "
         (
             "[1]",
             PAIR,
-            "instances is a plain list, but expecting list of objects as multiple input tensors "
-            "required as per tensorinfo_map",
+            PLAIN_LIST,
         ),
         (
             '[{"b64": "aGk="}]',
             PAIR,
-            "instances is a plain list, but expecting list of objects as multiple input tensors "
-            "required as per tensorinfo_map",
+            PLAIN_LIST,
         ),
         (
             '[{"a": 1, "b": 1}, 5]',
@@ -278,13 +285,17 @@ def test_several_columns_may_differ_in_size() -> None:
     [
         (
             '{"inputs": [1]}',
-            "inputs is a plain value/list, but expecting an object as multiple input tensors "
-            "required as per tensorinfo_map",
+            (
+                "inputs is a plain value/list, but expecting an object as multiple input tensors "
+                "required as per tensorinfo_map"
+            ),
         ),
         (
             '{"inputs": {"b64": "aGk="}}',
-            "inputs is a plain value/list, but expecting an object as multiple input tensors "
-            "required as per tensorinfo_map",
+            (
+                "inputs is a plain value/list, but expecting an object as multiple input tensors "
+                "required as per tensorinfo_map"
+            ),
         ),
         ('{"inputs": {"b": 1}}', "Missing named input: a in 'inputs' object."),
     ],

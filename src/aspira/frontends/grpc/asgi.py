@@ -51,15 +51,15 @@ class GrpcApplication:
             headers = parse_headers(scope["headers"])
             method = self._methods.get(scope["path"])
             if isinstance(method, UnaryMethod):
-                with self._gate.enter():
+                with self._gate:
                     payload = await self._answer_unary(method, headers=headers, receive=receive)
-                    await _send_message(send, payload)
+                    await _send_message(send, payload=payload)
             elif method is not None:
                 await self._answer_stream(method, headers=headers, receive=receive, send=send)
             else:
                 raise Unimplemented(f"Method not found: {scope['path']}")
         except ServingError as error:
-            await _send_error(send, error)
+            await _send_error(send, error=error)
 
     async def _answer_unary(
         self, method: UnaryMethod, *, headers: CallHeaders, receive: Receive
@@ -170,13 +170,13 @@ async def _send_start(send: Send) -> None:
     )
 
 
-async def _send_message(send: Send, payload: bytes) -> None:
+async def _send_message(send: Send, *, payload: bytes) -> None:
     await _send_start(send)
     await send({"type": "http.response.body", "body": encode_message(payload), "more_body": False})
     await send({"type": "http.response.trailers", "headers": status_headers(None)})
 
 
-async def _send_error(send: Send, error: ServingError) -> None:
+async def _send_error(send: Send, *, error: ServingError) -> None:
     """A reply of headers alone, gRPC's form for a call that has no message."""
     headers = [_CONTENT_TYPE, *status_headers(error)]
     await send({"type": "http.response.start", "status": 200, "headers": headers})

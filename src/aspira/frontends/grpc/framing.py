@@ -5,8 +5,8 @@ Source: the gRPC over HTTP2 protocol description.
 
 import zlib
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from types import MappingProxyType
+from typing import NamedTuple
 from urllib.parse import quote
 
 from aspira.contracts.errors import (
@@ -31,8 +31,7 @@ _WINDOW_BITS: Mapping[bytes, int] = MappingProxyType({b"gzip": 31, b"deflate": 1
 _PLAIN_IN_MESSAGE = "".join(chr(code) for code in range(0x20, 0x7F) if chr(code) != "%")
 
 
-@dataclass(frozen=True, slots=True)
-class CallHeaders:
+class CallHeaders(NamedTuple):
     """What the server needs to know of a call's request headers."""
 
     timeout_s: float | None = None

@@ -2,7 +2,7 @@
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from google.protobuf.message import DecodeError
 
@@ -16,8 +16,7 @@ _MAX_ERROR_BYTES = 1024
 _TRUNCATED = "...TRUNCATED"
 
 
-@dataclass(frozen=True, slots=True)
-class UnaryCall:
+class UnaryCall(NamedTuple):
     """A request message and its deadline in seconds of the server's clock; None means none."""
 
     message: Message

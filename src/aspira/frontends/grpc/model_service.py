@@ -1,4 +1,4 @@
-"""`tensorflow.serving.ModelService`: the states of a model's versions, and the reload of all models."""
+"""`tensorflow.serving.ModelService`: the states of versions, and the reload of all models."""
 
 from typing import Any
 

@@ -1,12 +1,10 @@
 """`tensorflow.serving.PredictionService`: predictions and model metadata."""
 
-from collections.abc import Awaitable, Callable
 from typing import Any
 
 from aspira.contracts.clock import Clock
-from aspira.contracts.errors import Code, Internal, InvalidArgument, ServingError
+from aspira.contracts.errors import Code, InvalidArgument, ServingError
 from aspira.contracts.events import EventBus, RequestEnded
-from aspira.contracts.inference import PredictResponse
 from aspira.frontends.grpc.methods import Method, UnaryCall, UnaryMethod
 from aspira.service.inference import InferenceService
 from aspira.service.models import ModelsService
@@ -58,24 +56,36 @@ class PredictionServicer:
 
     async def predict(self, call: UnaryCall) -> Message:
         """The Predict method."""
-        return await self._observed(
-            "predict", message=call.message, answer=lambda: self._predict(call)
-        )
+        started_s = self._clock.now()
+        code, version = Code.INTERNAL, None
+        try:
+            response = await self._inference.predict(
+                decode_predict_request(call.message, deadline=call.deadline)
+            )
+            answer = self._predict_classes.PredictResponse()
+            encode_predict_response(
+                response, into=answer, use_tensor_content=self._use_tensor_content
+            )
+            code, version = Code.OK, response.servable_id.version
+        except ServingError as error:
+            code = error.code
+            raise
+        finally:
+            self._events.publish_request(
+                RequestEnded(
+                    call.message.model_spec.name,
+                    version,
+                    "predict",
+                    "grpc",
+                    code,
+                    self._clock.now() - started_s,
+                )
+            )
+        return answer
 
     async def get_model_metadata(self, call: UnaryCall) -> Message:
-        """The GetModelMetadata method."""
-        return await self._observed(
-            "metadata", message=call.message, answer=lambda: self._get_model_metadata(call.message)
-        )
-
-    async def _predict(self, call: UnaryCall) -> tuple[Message, int | None]:
-        request = decode_predict_request(call.message, deadline=call.deadline)
-        response: PredictResponse = await self._inference.predict(request)
-        answer = self._predict_classes.PredictResponse()
-        encode_predict_response(response, into=answer, use_tensor_content=self._use_tensor_content)
-        return answer, response.servable_id.version
-
-    async def _get_model_metadata(self, message: Message) -> tuple[Message, int | None]:
+        """The GetModelMetadata method. Questions about models are not counted as requests."""
+        message = call.message
         if not message.metadata_field:
             raise InvalidArgument(
                 "GetModelMetadataRequest must specify at least one metadata_field"
@@ -90,34 +100,4 @@ class PredictionServicer:
         for name, signature in metadata.signatures.items():
             encode_signature(signature, into=signatures.signature_def[name])
         answer.metadata[_SIGNATURE_FIELD].Pack(signatures)
-        return answer, metadata.servable_id.version
-
-    async def _observed(
-        self,
-        api: str,
-        *,
-        message: Message,
-        answer: Callable[[], Awaitable[tuple[Message, int | None]]],
-    ) -> Message:
-        started_s = self._clock.now()
-        code, version = Code.INTERNAL, None
-        try:
-            response, version = await answer()
-            code = Code.OK
-        except ServingError as error:
-            code = error.code
-            raise
-        except (TypeError, ValueError) as error:
-            raise Internal(f"The response cannot be encoded: {error}") from error
-        finally:
-            self._events.publish(
-                RequestEnded(
-                    message.model_spec.name,
-                    version,
-                    api,
-                    "grpc",
-                    code,
-                    self._clock.now() - started_s,
-                )
-            )
-        return response
+        return answer

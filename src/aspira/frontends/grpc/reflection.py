@@ -8,7 +8,7 @@ _NAMES = ("grpc.reflection.v1alpha.ServerReflection", "grpc.reflection.v1.Server
 
 
 def reflection_methods(paths: Iterable[str]) -> dict[str, Method]:
-    """Reflection over the services of `paths`; both protocol versions, which differ in name only."""
+    """Reflection over the services of `paths`; its two versions differ in name only."""
     from grpc_reflection.v1alpha import reflection, reflection_pb2
 
     services = sorted({path.split("/")[1] for path in paths} | set(_NAMES[:1]))

@@ -1,1 +1,1 @@
-"""Listeners open the sockets and hand requests to frontends: Envoy by default, or a portable one."""
+"""Listeners open the sockets and hand requests to frontends: Envoy, or a portable one."""

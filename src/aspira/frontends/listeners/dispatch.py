@@ -20,9 +20,11 @@ class Dispatcher:
         application = self._grpc if _is_grpc(scope) else self._rest
         try:
             await application(scope, receive, send)
+        except OSError:
+            # What a server raises from `send` when the client has left before its answer.
+            return
         except Exception:
-            # The frontends answer every error of their own; what is left is a bug, or a client
-            # that closed the connection while it was being answered.
+            # The frontends answer every error of their own, so this is a bug of theirs.
             _logger.exception("A request was not answered: %s", scope.get("path"))
 
 

@@ -22,7 +22,7 @@ from aspira.frontends.listeners.options import ListenerOptions
 
 SETTINGS_VARIABLE = "ASPIRA_SETTINGS"
 CONTROL_VARIABLE = "ASPIRA_CONTROL_FD"
-_APPLICATION = "aspira.asgi:application"
+SERVER_APPLICATION = "aspira.asgi:application"
 _STOP_S = 5.0
 
 
@@ -45,7 +45,13 @@ def find_libpython() -> Path | None:
     return None
 
 
-def make_command(options: ListenerOptions, *, settings: str, directory: Path) -> EnvoyCommand:
+def make_command(
+    options: ListenerOptions,
+    *,
+    settings: str,
+    directory: Path,
+    application: str = SERVER_APPLICATION,
+) -> EnvoyCommand:
     """How to start Envoy with the application inside. `directory` is private and short-lived.
 
     Raises:
@@ -60,7 +66,7 @@ def make_command(options: ListenerOptions, *, settings: str, directory: Path) ->
             "it in the package libpython3). Install it, or use --listener=portable"
         )
     paths = EnvoyPaths(admin_socket=directory / "admin.sock", module=find_pyvoy_module())
-    config = make_config(options, application=_APPLICATION, paths=paths)
+    config = make_config(options, application=application, paths=paths)
     config_file = directory / "envoy.json"
     config_file.write_text(json.dumps(config), encoding="utf-8")
     return EnvoyCommand(
@@ -69,6 +75,8 @@ def make_command(options: ListenerOptions, *, settings: str, directory: Path) ->
             "--config-path",
             str(config_file),
             "--disable-hot-restart",
+            "--concurrency",
+            "1",
             "--log-level",
             "error",
         ),

@@ -6,7 +6,9 @@ from pathlib import Path
 
 _POLL_S = 0.02
 _FLUSH_S = 2.0
-_GAUGE = re.compile(rb"^http\.aspira\.downstream_(?:rq_active|cx_tx_bytes_buffered): (\d+)$", re.MULTILINE)
+_GAUGE = re.compile(
+    rb"^http\.aspira\.downstream_(?:rq_active|cx_tx_bytes_buffered): (\d+)$", re.MULTILINE
+)
 
 
 class EnvoyAdmin:

@@ -68,7 +68,7 @@ class PortableListener:
             await asyncio.wait([self._rest_task], timeout=_CLOSE_S)
 
 
-class _Uvicorn(uvicorn.Server):
+class _Uvicorn(uvicorn.Server):  # type: ignore[misc] # uvicorn is not followed
     """Signals are ours, not uvicorn's."""
 
     @contextlib.contextmanager
@@ -110,7 +110,7 @@ def _make_grpc_server(
     return server
 
 
-class _MethodTable(grpc.GenericRpcHandler):  # type: ignore[misc] # grpc has no types
+class _MethodTable(grpc.GenericRpcHandler):
     """Our methods as grpc.aio wants them."""
 
     def __init__(self, methods: Methods, *, gate: RequestGate, clock: Clock) -> None:
@@ -131,7 +131,7 @@ class _MethodTable(grpc.GenericRpcHandler):  # type: ignore[misc] # grpc has no 
             remaining_s = context.time_remaining()
             deadline = None if remaining_s is None else self._clock.now() + remaining_s
             try:
-                with self._gate.enter():
+                with self._gate:
                     return await call_unary(method, payload=payload, deadline=deadline)
             except ServingError as error:
                 await context.abort(_STATUS_BY_NUMBER[error.code], status_message(error))

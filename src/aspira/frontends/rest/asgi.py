@@ -7,7 +7,7 @@ from aspira.contracts.clock import Clock
 from aspira.contracts.errors import Cancelled, ServingError
 from aspira.frontends.asgi import Receive, Scope, Send, read_body
 from aspira.frontends.rest.handler import RestHandler, error_response
-from aspira.frontends.rest.messages import HttpRequest, HttpResponse
+from aspira.frontends.rest.messages import Headers, HttpRequest, HttpResponse
 from aspira.frontends.rest.options import RestOptions
 from aspira.frontends.rest.routes import is_api_path
 from aspira.service.drain import RequestGate
@@ -39,57 +39,57 @@ class RestApplication:
         path = scope["raw_path"].decode("latin-1")
         try:
             if is_api_path(path) and scope["method"] == "POST":
-                with self._gate.enter():
+                with self._gate:
                     await self._answer(scope, path=path, receive=receive, send=send)
             else:
                 await self._answer(scope, path=path, receive=receive, send=send)
         except Cancelled:
             return
         except ServingError as error:
-            await self._send(send, error_response(error), path=path)
+            await self._send(send, response=error_response(error), path=path)
 
     async def _answer(self, scope: Scope, *, path: str, receive: Receive, send: Send) -> None:
-        headers = {
-            name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]
-        }
         timeout_s = self._options.timeout_s
         request = HttpRequest(
             method=scope["method"],
             path=path,
             query=scope["query_string"].decode("latin-1"),
-            headers=headers,
-            body=await _read_inflated(receive, headers=headers),
+            headers=scope["headers"],
+            body=await _read_inflated(receive, headers=scope["headers"]),
             deadline=self._clock.now() + timeout_s if timeout_s > 0 else None,
         )
-        await self._send(send, await self._handler.handle(request), path=path)
+        response = await self._handler.handle(request)
+        await self._send(send, response=response, path=path)
 
-    async def _send(self, send: Send, response: HttpResponse, *, path: str) -> None:
+    async def _send(self, send: Send, *, response: HttpResponse, path: str) -> None:
         headers = [
-            (b"content-type", response.content_type.encode("latin-1")),
-            (b"content-length", str(len(response.body)).encode()),
+            (b"content-type", response.content_type.encode()),
+            (b"content-length", b"%d" % len(response.body)),
         ]
-        headers += [(n.encode("latin-1"), v.encode("latin-1")) for n, v in response.headers.items()]
+        if response.headers:
+            headers += [(name.encode(), value.encode()) for name, value in response.headers.items()]
         if self._options.is_cors_enabled and is_api_path(path):
             headers += _CORS_HEADERS
         await send({"type": "http.response.start", "status": response.status, "headers": headers})
         await send({"type": "http.response.body", "body": response.body})
 
 
-async def _read_inflated(receive: Receive, *, headers: dict[str, str]) -> bytes:
-    declared = headers.get("content-length", "")
-    body = await read_body(
-        receive,
-        max_bytes=_MAX_BODY_BYTES,
-        content_length=int(declared) if declared.isdigit() else None,
-    )
-    if "gzip" not in headers.get("content-encoding", ""):
+async def _read_inflated(receive: Receive, *, headers: Headers) -> bytes:
+    content_length, is_gzip = None, False
+    for name, value in headers:
+        if name == b"content-length" and value.isdigit():
+            content_length = int(value)
+        elif name == b"content-encoding":
+            is_gzip = b"gzip" in value
+    body = await read_body(receive, max_bytes=_MAX_BODY_BYTES, content_length=content_length)
+    if not is_gzip:
         return body
     # Inflating releases the interpreter's lock, so on a thread it delays nobody.
     return await asyncio.get_running_loop().run_in_executor(None, inflate_body, body)
 
 
 def inflate_body(body: bytes) -> bytes:
-    """A gzip body inflated; empty if it is damaged, truncated or too large, as the reference has it."""
+    """A gzip body inflated; empty, as in the reference, if it is damaged, cut or too large."""
     inflater = zlib.decompressobj(_GZIP_WINDOW_BITS)
     try:
         inflated = inflater.decompress(body, _MAX_INFLATED_BYTES + 1)

@@ -101,7 +101,7 @@ class RestHandler:
             outcome.code = Code.INTERNAL
             response = error_response(Internal("The server met a bug; its log has the details"))
         duration_s = self._clock.now() - started_s
-        self._events.publish(
+        self._events.publish_request(
             RequestEnded(
                 outcome.model_name, outcome.version, outcome.api, "rest", outcome.code, duration_s
             )
@@ -139,7 +139,7 @@ def error_response(error: ServingError) -> HttpResponse:
 
 
 def _answer_options(request: HttpRequest) -> HttpResponse:
-    origin = request.headers.get("origin", "")
+    origin = request.header(b"origin")
     if "http://" not in origin and "https://" not in origin:
         raise InvalidArgument("An OPTIONS request needs an Origin header with an http(s) origin")
     return HttpResponse(200, content_type="text/html; charset=ISO-8859-1")

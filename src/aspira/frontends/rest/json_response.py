@@ -78,8 +78,8 @@ def encode_predictions(outputs: Tensors, *, is_row_format: bool) -> bytes:
     if not outputs:
         raise InvalidArgument("Cannot convert empty tensor map to JSON")
     if is_row_format:
-        return _encode_object({"predictions": _encode_rows(outputs)}, depth=0)
-    return _encode_object({"outputs": _encode_columns(outputs)}, depth=0)
+        return b'{\n    "predictions": ' + _encode_rows(outputs) + b"\n}"
+    return b'{\n    "outputs": ' + _encode_columns(outputs) + b"\n}"
 
 
 def encode_error(message: str) -> bytes:
@@ -129,8 +129,11 @@ def _encode_rows(outputs: Tensors) -> bytes:
     if len(outputs) == 1:
         ((name, tensor),) = outputs.items()
         layout = _Layout(depth=1, is_single_line=True)
+        if tensor.ndim == 1:
+            (text,) = _encode_innermost(tensor[np.newaxis], name=name, layout=layout, rank=1)
+            return b"[" + text + b"\n    ]"
         (text,) = _encode_elements(tensor[np.newaxis], name=name, layout=layout)
-        return text[:-1] + _new_line(1) + b"]"
+        return text[:-1] + b"\n    ]"
     layout = _Layout(depth=3, is_single_line=True)
     columns = [
         _encode_elements(tensor, name=name, layout=layout) for name, tensor in outputs.items()

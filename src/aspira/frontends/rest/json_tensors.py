@@ -8,13 +8,14 @@ find the first error in the reference's order and words.
 
 import base64
 import binascii
+from array import array
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import chain
 from operator import itemgetter
 from types import MappingProxyType
-from typing import Any
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 
@@ -61,16 +62,14 @@ _ELEMENT_TYPES = MappingProxyType(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class PredictBody:
+class PredictBody(NamedTuple):
     """A parsed predict request. An empty `signature_name` asks for the default signature."""
 
     signature_name: str
     document: Mapping[str, object]
 
 
-@dataclass(frozen=True, slots=True)
-class DecodedInputs:
+class DecodedInputs(NamedTuple):
     """Tensors by input name; string tensors hold bytes. The answer must have the same format."""
 
     inputs: dict[str, Tensor]
@@ -315,9 +314,10 @@ def _build(leaves: Sequence[object], *, dtype: DataType, shape: _Shape) -> Tenso
     numpy_dtype = dtype.numpy_dtype
     if numpy_dtype is None:
         raise Unimplemented(f"Conversion of JSON Value: [] to type: {dtype.short_name}")
-    # As in the reference, a double too large for a float becomes infinite.
-    with np.errstate(over="ignore"):
-        return np.array(leaves, numpy_dtype).reshape(shape)
+    if dtype is DataType.FLOAT:
+        # As in the reference, a double too large for a float becomes infinite; numpy would warn.
+        return np.frombuffer(array("f", cast("Sequence[float]", leaves)), np.float32).reshape(shape)
+    return np.array(leaves, numpy_dtype).reshape(shape)
 
 
 def _collect(value: object, *, dtype: DataType, shape: _Shape) -> list[object]:

@@ -1,14 +1,19 @@
 """An HTTP exchange as values: what REST handlers take and give, whatever the listener."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping
+from types import MappingProxyType
+from typing import NamedTuple
 
 JSON = "application/json"
 
+Headers = Iterable[tuple[bytes, bytes]]
+"""Names are lower case."""
 
-@dataclass(frozen=True, slots=True)
-class HttpRequest:
-    """A request with its whole body, inflated. Header names are lower case.
+_NO_HEADERS: Mapping[str, str] = MappingProxyType({})
+
+
+class HttpRequest(NamedTuple):
+    """A request with its whole body, inflated.
 
     `path` is as received, without the query; `deadline` is in seconds of the server's clock.
     """
@@ -16,7 +21,7 @@ class HttpRequest:
     method: str
     path: str
     query: str
-    headers: Mapping[str, str]
+    headers: Headers
     body: bytes
     deadline: float | None
 
@@ -25,12 +30,18 @@ class HttpRequest:
         """Path and query as received, for messages."""
         return f"{self.path}?{self.query}" if self.query else self.path
 
+    def header(self, name: bytes) -> str:
+        """A header's first value; empty if there is none."""
+        for given, value in self.headers:
+            if given == name:
+                return value.decode("latin-1")
+        return ""
 
-@dataclass(frozen=True, slots=True)
-class HttpResponse:
+
+class HttpResponse(NamedTuple):
     """A complete answer."""
 
     status: int
     body: bytes = b""
     content_type: str = JSON
-    headers: Mapping[str, str] = field(default_factory=dict)
+    headers: Mapping[str, str] = _NO_HEADERS

@@ -1,7 +1,5 @@
 """REST predict: a JSON body to a prediction and back."""
 
-from dataclasses import replace
-
 from aspira.contracts.errors import InvalidArgument
 from aspira.contracts.identity import DEFAULT_SIGNATURE_NAME, ModelSpec
 from aspira.contracts.inference import PredictRequest
@@ -28,7 +26,7 @@ async def answer_predict(
         decoded = decode_inputs(body, signature=signature)
         response = await inference.predict_leased(
             PredictRequest(
-                replace(spec, signature_name=name), decoded.inputs, deadline=request.deadline
+                spec._replace(signature_name=name), decoded.inputs, deadline=request.deadline
             ),
             lease=lease,
         )

@@ -1,13 +1,15 @@
 """TensorFlow Serving's URL grammar."""
 
 import re
-from dataclasses import dataclass
+from functools import lru_cache
+from typing import NamedTuple
 from urllib.parse import unquote
 
 from aspira.contracts.errors import InvalidArgument
 from aspira.contracts.identity import MAX_VERSION, ModelName, ModelSpec, Version, VersionLabel
 
 API_PREFIX = "/v1/"
+_MAX_CACHED_ROUTES = 256
 
 _MODEL = r"/v1/models{name}(?:/versions/(?P<version>\d+)|/labels/(?P<label>[^/:]+))?"
 _INFERENCE = re.compile(
@@ -18,8 +20,7 @@ _QUESTION = re.compile(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Route:
+class Route(NamedTuple):
     """What a `/v1` URL means. `verb` is predict, classify, regress, metadata or status."""
 
     verb: str
@@ -31,6 +32,7 @@ def is_api_path(path: str) -> bool:
     return path[: len(API_PREFIX)].lower() == API_PREFIX
 
 
+@lru_cache(maxsize=_MAX_CACHED_ROUTES)
 def find_route(method: str, *, path: str) -> Route | None:
     """The route of a method and path (no query); None if there is no such thing.
 
