@@ -1,12 +1,11 @@
 """The application that Envoy imports by name: a server whose parent process holds the reins.
 
 The parent hands over the settings and one end of a socket pair in the environment. Over the pair
-go JSON lines: the child says `ready`, `failed` or `drained`; the parent says `drain`. The end of
+go JSON lines: the child says `failed`, or `draining` and `drained`; the parent asks for the drain. The end of
 the stream means that the parent is gone, and the child goes too.
 """
 
 import asyncio
-import gc
 import json
 import os
 import socket
@@ -52,8 +51,9 @@ class EnvoyChild:
             await self._start_server()
         except ServingError as error:
             await _tell(writer, event="failed", code=error.code.name, message=error.message)
-            await send({"type": "lifespan.startup.failed", "message": str(error)})
-            return
+            # The parent reports it and ends us. Telling Envoy too would only add its stack trace.
+            await reader.read()
+            os._exit(1)
         self._control_task = asyncio.create_task(self._follow(reader, writer=writer))
         await send({"type": "lifespan.startup.complete"})
         await receive()
@@ -67,10 +67,6 @@ class EnvoyChild:
             self._server = self._make_server(settings)
         except ImportError as error:
             raise Unknown(f"A package is missing: {error}") from error
-        # Frameworks leave millions of objects that never die; walking them would stop every
-        # request for a fifth of a second, time and again.
-        gc.collect()
-        gc.freeze()
         await self._server.start()
 
     async def _follow(self, reader: asyncio.StreamReader, *, writer: asyncio.StreamWriter) -> None:
@@ -79,6 +75,8 @@ class EnvoyChild:
         if not line:
             os._exit(1)
         grace_s = float(json.loads(line)["grace_s"])
+        self._server.gate.close()
+        await _tell(writer, event="draining")
         is_clean = await self._server.drain(grace_s=grace_s)
         await _tell(writer, event="drained", is_clean=is_clean)
         await reader.read()

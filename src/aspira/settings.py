@@ -108,6 +108,19 @@ def check_settings(settings: Settings) -> None:
             "(server_options.tensorflow_intra_op_parallelism, "
             "server_options.tensorflow_inter_op_parallelism) separately. You cannot configure all."
         )
+    _check_thread_counts(settings)
+
+
+def _check_thread_counts(settings: Settings) -> None:
+    """A pool of less than no threads would serve nobody, or never start."""
+    counts = {
+        "num_load_threads": settings.lifecycle.num_load_threads,
+        "num_unload_threads": settings.lifecycle.num_unload_threads,
+        "num_run_threads": settings.batching.num_threads,
+    }
+    for flag, count in counts.items():
+        if count < 0:
+            raise InvalidArgument(f"--{flag} is {count}; it cannot be less than 0")
 
 
 def encode_settings(settings: Settings) -> str:

@@ -83,7 +83,7 @@ def _runtime_flags() -> tuple[Flag, ...]:
         Flag("enable_model_warmup", "warmup.is_enabled", default=True,
              help="Replay a model's warm-up records before it serves."),
         Flag("num_request_iterations_for_warmup", "warmup.num_request_iterations", 0,
-             "Runs of each warm-up record. 0 means one."),
+             "Runs of each warm-up record. 0 means one.", lambda value: max(value, 1)),
     )  # fmt: skip
 
 

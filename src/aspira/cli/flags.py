@@ -1,5 +1,6 @@
 """Flags as TensorFlow Serving has them: `--name=value`, a bare `--name` for true, the last wins."""
 
+import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from types import MappingProxyType
@@ -51,7 +52,7 @@ def parse_flags(
     remaining = iter(arguments)
     for argument in remaining:
         if argument == "--":
-            unknown += remaining
+            unknown += [argument, *remaining]
             break
         name, separator, text = argument.removeprefix("--").partition("=")
         flag = by_name.get(name) if argument.startswith("--") else None
@@ -69,7 +70,8 @@ def usage(flags: tuple[Flag, ...], *, program: str) -> str:
     for flag in flags:
         shown = str(flag.default).lower() if flag.kind == "bool" else str(flag.default)
         quoted = f'"{shown}"' if flag.kind == "string" else shown
-        lines.append(f"\t--{flag.name}={quoted}".ljust(33) + f"\t{flag.kind}\t{flag.help}")
+        name = f"--{flag.name}={quoted}"
+        lines.append(f"\t{name:<33}\t{flag.kind}\t{flag.help}")
     return "\n".join(lines) + "\n"
 
 
@@ -86,14 +88,28 @@ def _parse_bool(text: str) -> bool:
 
 
 def _parse_int(text: str) -> int:
-    value = int(text)
-    if not -(2**63) <= value < 2**63 or "_" in text:
+    value = int(_check_digits(text))
+    if not -(2**63) <= value < 2**63:
         raise ValueError(text)
     return value
 
 
+def _parse_float(text: str) -> float:
+    value = float(_check_digits(text))
+    if math.isnan(value):
+        raise ValueError(text)
+    return value
+
+
+def _check_digits(text: str) -> str:
+    """Refuse what Python takes for a number and C's `sscanf` does not."""
+    if "_" in text or not text.isascii() or text[-1:].isspace():
+        raise ValueError(text)
+    return text
+
+
 _PARSERS: MappingProxyType[str, Callable[[str], Any]] = MappingProxyType(
-    {"bool": _parse_bool, "int64": _parse_int, "float": float, "string": str}
+    {"bool": _parse_bool, "int64": _parse_int, "float": _parse_float, "string": str}
 )
 
 

@@ -63,16 +63,16 @@ def version_text() -> str:
 
 def _serve(arguments: list[str]) -> int:
     flags = server_flags(default_rest_port=_REST_PORT)
-    if arguments[:1] in (["--help"], ["-h"]):
-        print(usage(flags, program="aspira serve"), end="")
-        return 0
-    if arguments[:1] == ["--version"]:
-        print(version_text())
-        return 0
     try:
         parsed = parse_flags(arguments, flags=flags, settings=Settings())
     except InvalidArgument as error:
         return _refuse(error.message)
+    if parsed.unknown[:1] in {("--help",), ("-h",)}:
+        print(usage(flags, program="aspira serve"), end="")
+        return 0
+    if parsed.unknown[:1] == ("--version",):
+        print(version_text())
+        return 0
     if parsed.unknown:
         return _refuse(
             f"unknown argument: {parsed.unknown[0]} (flags are written --name=value; "

@@ -7,7 +7,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from aspira.cli.signals import ShutdownSignals
+from aspira.cli.signals import ShutdownSignals, end_on_signals
 from aspira.contracts.errors import FailedPrecondition, ServingError
 from aspira.frontends.listeners.envoy import (
     EnvoyServer,
@@ -26,6 +26,7 @@ _MAX_BACKOFF_S = 30.0
 
 def serve(settings: Settings, *, greeting: str = "") -> int:
     """Serve until a signal; returns the exit status. `greeting` is said once the ports are open."""
+    end_on_signals()
     # TensorFlow's chatter about the machine would bury what the server says.
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "1")
     try:
@@ -132,8 +133,9 @@ class _Supervisor:
 
     async def _shut_down(self, server: EnvoyServer) -> int:
         grace_s = self._settings.process.shutdown_grace_s
-        report(f"Shutting down: finishing requests in flight (at most {grace_s:g} s) ...")
-        is_clean = await server.drain(grace_s=grace_s)
+        await server.begin_drain(grace_s=grace_s)
+        _report_draining(grace_s)
+        is_clean = await server.end_drain()
         await server.stop()
         self._server = None
         _report_stopped(is_clean=is_clean)
@@ -171,7 +173,8 @@ async def _run_portable(settings: Settings, *, greeting: str) -> int:
     _report_listening(settings.listener, greeting=greeting)
     await stopping
     grace_s = settings.process.shutdown_grace_s
-    report(f"Shutting down: finishing requests in flight (at most {grace_s:g} s) ...")
+    server.gate.close()
+    _report_draining(grace_s)
     is_clean = await server.drain(grace_s=grace_s)
     await listener.stop()
     _report_stopped(is_clean=is_clean)
@@ -189,6 +192,10 @@ def _report_listening(options: ListenerOptions, *, greeting: str) -> None:
         report(f"Exporting HTTP/REST API at:{options.shown_host}:{options.rest_port} ...")
     if greeting:
         report(greeting)
+
+
+def _report_draining(grace_s: float) -> None:
+    report(f"Shutting down: finishing requests in flight (at most {grace_s:g} s) ...")
 
 
 def _report_stopped(*, is_clean: bool) -> None:

@@ -1,10 +1,17 @@
 """The first SIGTERM or SIGINT asks for an orderly end; the second one ends at once."""
 
 import asyncio
+import os
 import signal
 from collections.abc import Callable
 
 _SIGNALS = (signal.SIGTERM, signal.SIGINT)
+
+
+def end_on_signals() -> None:
+    """Until a loop takes over; nothing is to be ended in order yet, but process 1 must listen."""
+    for number in _SIGNALS:
+        signal.signal(number, lambda _number, _frame: os._exit(0))
 
 
 class ShutdownSignals:

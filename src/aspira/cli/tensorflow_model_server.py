@@ -11,6 +11,8 @@ from aspira.contracts.errors import InvalidArgument
 from aspira.frontends.listeners.options import ListenerOptions
 from aspira.settings import ProcessOptions, Settings
 
+_VERSION_FLAGS = frozenset({"--version", "--version=true", "--version=1"})
+
 
 def main() -> None:
     """Entry point of the console command."""
@@ -21,12 +23,6 @@ def run(arguments: list[str]) -> int:
     """Serve as the original does: REST and metrics off by default, unknown flags tolerated."""
     flags = server_flags(default_rest_port=0)
     help_text = usage(flags, program="tensorflow_model_server")
-    if arguments[:1] == ["--help"]:
-        print(help_text, end="")
-        return EXIT_FAILED
-    if any(argument in {"--version", "--version=true"} for argument in arguments):
-        print(version_text())
-        return 0
     settings = replace(
         Settings(),
         listener=ListenerOptions(rest_port=0),
@@ -38,6 +34,12 @@ def run(arguments: list[str]) -> int:
         report(error.message)
         print(help_text, end="")
         return EXIT_FAILED
+    if parsed.unknown[:1] == ("--help",):
+        print(help_text, end="")
+        return EXIT_FAILED
+    if any(argument.lower() in _VERSION_FLAGS for argument in parsed.unknown):
+        print(version_text())
+        return 0
     if parsed.unknown:
         print(f"unknown argument: {parsed.unknown[0]}\n{help_text}", end="", flush=True)
         for argument in parsed.unknown:

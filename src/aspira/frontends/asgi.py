@@ -20,15 +20,9 @@ async def read_body(receive: Receive, *, max_bytes: int, content_length: int | N
     """
     if content_length is not None and content_length > max_bytes:
         raise _too_large(max_bytes)
-    message = await receive()
-    if message["type"] != "http.request":
-        raise Cancelled("The client closed the connection before the request was complete")
-    if not message.get("more_body"):
-        body: bytes = message.get("body", b"")
-        return body
-    chunks = [message.get("body", b"")]
-    num_bytes = len(chunks[0])
-    while message.get("more_body"):
+    chunks: list[bytes] = []
+    num_bytes, is_more = 0, True
+    while is_more:
         message = await receive()
         if message["type"] != "http.request":
             raise Cancelled("The client closed the connection before the request was complete")
@@ -36,7 +30,8 @@ async def read_body(receive: Receive, *, max_bytes: int, content_length: int | N
         num_bytes += len(chunks[-1])
         if num_bytes > max_bytes:
             raise _too_large(max_bytes)
-    return b"".join(chunks)
+        is_more = bool(message.get("more_body"))
+    return chunks[0] if len(chunks) == 1 else b"".join(chunks)
 
 
 def _too_large(max_bytes: int) -> ResourceExhausted:

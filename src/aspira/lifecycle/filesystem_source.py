@@ -127,9 +127,10 @@ def list_model(model: MonitoredModel) -> Listing:
 
 
 def _choose(model: MonitoredModel, *, base_path: Path, names: list[str]) -> Listing:
-    chosen = choose_versions(parse_versions(names), policy=model.policy)
+    available = parse_versions(names)
+    chosen = choose_versions(available, policy=model.policy)
     versions = {version: base_path / name for version, name in chosen.items()}
-    if not versions:
+    if not available:
         return Listing(
             versions,
             f"No versions of servable {model.name} found under base path {model.base_path}. "
@@ -141,10 +142,12 @@ def _choose(model: MonitoredModel, *, base_path: Path, names: list[str]) -> List
 def _missing_versions(model: MonitoredModel, *, found: VersionPaths) -> str:
     if not isinstance(model.policy, Specific):
         return ""
+    if not model.policy.versions:
+        return f"No specific versions requested for servable {model.name}."
     missing = sorted(set(model.policy.versions) - found.keys())
-    return " ".join(
+    return "; ".join(
         f"Version {version} of servable {model.name}, which was requested to be served as a"
-        " 'specific' version in the servable's version policy, was not found in the file system."
+        " 'specific' version in the servable's version policy, was not found in the file system"
         for version in missing
     )
 

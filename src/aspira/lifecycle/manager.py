@@ -136,9 +136,10 @@ class Manager(Generic[LoadedT]):
             model.publish(record)
             self._move(record, state=VersionState.READY)
         else:
+            # Not final before it is freed: a stop waits for it, and so does the next life.
+            await self._unload_quietly(servable)
             record.error = Cancelled("Loading of servable cancelled")
             self._move(record, state=VersionState.FAILED)
-            await self._unload_quietly(servable)
         self._advance(record.servable_id.name)
 
     async def _try_load(self, record: VersionRecord[LoadedT]) -> LoadedT | None:
@@ -222,13 +223,14 @@ def _apply_pending(
 ) -> None:
     """Make the newest wanted set the aspired one, unless it names a version that is on its way out.
 
-    Such a version cannot be revived; the whole set waits until it is gone.
+    Such a version cannot be revived; the whole set waits until it is gone. One that was to go but
+    still serves, since nothing has replaced it yet, stays.
     """
     wanted = model.pending
     if wanted is None:
         return
-    alive = {v: record for v, record in model.versions.items() if not record.state.is_final}
-    if any(version in wanted and not record.is_aspired for version, record in alive.items()):
+    known = {v: record for v, record in model.versions.items() if v in wanted}
+    if any(record.is_leaving and not record.can_stay(wanted[v]) for v, record in known.items()):
         return
     model.pending = None
     for version, record in model.versions.items():
@@ -238,8 +240,9 @@ def _apply_pending(
                 record.state = next_state(record.state, wanted=VersionState.GONE)
                 on_new(record)
     for version, path in wanted.items():
-        known = model.versions.get(version)
-        if known is None or not known.is_aspired:
+        if version in known and known[version].is_leaving:
+            known[version].is_aspired = True
+        elif version not in known or not known[version].is_aspired:
             record = VersionRecord[LoadedT](ServableId(model_name, version), path)
             model.versions[version] = record
             on_new(record)

@@ -31,12 +31,14 @@ VersionPolicy = Latest | All | Specific
 def parse_version(name: str) -> Version | None:
     """The version a directory name stands for, or None: `7`, `00000007`, but not `1.0` or `v1`.
 
-    The whole name must be a base-10 int64, as for TensorFlow Serving; a sign is allowed.
+    The whole name must be a base-10 int64, as for TensorFlow Serving; a sign and blanks around it
+    are allowed.
     """
-    digits = name[1:] if name[:1] in {"+", "-"} else name
+    number = name.strip(" \t\n\v\f\r")
+    digits = number[1:] if number[:1] in {"+", "-"} else number
     if not (digits.isascii() and digits.isdigit()) or len(digits) > 4096:
         return None
-    version = int(name)
+    version = int(number)
     return Version(version) if -MAX_VERSION - 1 <= version <= MAX_VERSION else None
 
 

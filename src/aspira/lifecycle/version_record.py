@@ -43,6 +43,15 @@ class VersionRecord(Generic[LoadedT]):
     def snapshot(self) -> VersionSnapshot:
         return VersionSnapshot(self.servable_id.version, self.state, self.is_aspired)
 
+    @property
+    def is_leaving(self) -> bool:
+        """Whether it is alive though nobody wants it any longer."""
+        return not self.is_aspired and not self.state.is_final
+
+    def can_stay(self, path: Path) -> bool:
+        """Whether it still serves what would be loaded from `path`."""
+        return self.state is VersionState.READY and self.path == path
+
     def unaspire(self) -> None:
         """Nobody wants it any longer: a retry that waits gives up."""
         self.is_aspired = False

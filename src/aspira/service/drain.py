@@ -44,8 +44,12 @@ class RequestGate:
         if self._num_inside == 0 and not self._is_open:
             self._emptied.set()
 
-    async def close(self) -> None:
-        """Refuse new requests from now on and wait until those inside have ended."""
+    def close(self) -> None:
+        """Refuse new requests from now on."""
         self._is_open = False
-        if self._num_inside:
-            await self._emptied.wait()
+        if self._num_inside == 0:
+            self._emptied.set()
+
+    async def wait_empty(self) -> None:
+        """After `close`: until the requests inside have ended."""
+        await self._emptied.wait()

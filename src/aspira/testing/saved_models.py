@@ -86,6 +86,19 @@ def write_mobilenet(directory: Path, *, seed: int = 0) -> None:
     save_module(module, directory=directory, signature=predict)
 
 
+def write_counter(directory: Path) -> None:
+    """Counts to `n`, a scalar int64, one step at a time: as slow as it is told to be."""
+    import tensorflow as tf
+
+    def count(n: Any) -> dict[str, Any]:
+        (counted,) = tf.while_loop(lambda i: i < n, lambda i: (i + 1,), (tf.constant(0, tf.int64),))
+        return {"counted": counted}
+
+    specs = [tf.TensorSpec([], tf.int64, name="n")]
+    signature = tf.function(count, input_signature=specs)
+    save_module(tf.Module(), directory=directory, signature=signature)
+
+
 def save_module(module: Any, *, directory: Path, signature: Any) -> None:
     """Save a tf.Module with one signature, `serving_default`, so that watchers see it whole.
 

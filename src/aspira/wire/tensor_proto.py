@@ -1,8 +1,9 @@
 """TensorProto to numpy and back, without a Python object per number.
 
-`tensor_content` becomes a view of the message's bytes. The typed fields of floats, doubles and
-bools are stored on the wire exactly as numpy stores them, so they are cut out of, or pasted into,
-the serialized message; the varint fields have to be walked, which protobuf does in C.
+`tensor_content` becomes a view of the message's bytes, except for strings. The typed fields of
+floats, doubles and bools are stored on the wire exactly as numpy stores them, so they are cut out
+of, or pasted into, the serialized message; the varint fields have to be walked, which protobuf
+does in C.
 """
 
 from collections.abc import Mapping
@@ -108,10 +109,10 @@ def _decode(proto: TensorProto) -> Tensor:
     if dtype is None:
         raise ValueError(data_type)
     shape = [dim.size for dim in proto.tensor_shape.dim]
-    content = proto.tensor_content
-    if content and data_type is not DataType.STRING:
-        return np.frombuffer(content, dtype).reshape(_checked(shape))
     num_elements = prod(_checked(shape))
+    if proto.tensor_content:
+        flat = _read_content(proto.tensor_content, dtype=dtype, num_elements=num_elements)
+        return flat.reshape(shape)
     flat = _read_values(proto, data_type=data_type, limit=num_elements)
     if flat.size != num_elements:
         flat = _fit(flat, num_elements=num_elements, dtype=dtype)
@@ -123,6 +124,32 @@ def _checked(shape: list[int]) -> list[int]:
     if len(shape) > _MAX_RANK or (shape and min(shape) < 0) or prod(shape) > _MAX_ELEMENTS:
         raise ValueError(shape)
     return shape
+
+
+def _read_content(content: bytes, *, dtype: np.dtype[Any], num_elements: int) -> Tensor:
+    if dtype.kind == "O":
+        return _read_strings(content, num_strings=num_elements)
+    flat: Tensor = np.frombuffer(content, dtype)
+    # A bool of another byte is neither true nor false to the code that reads it.
+    if dtype.kind == "b" and flat.view(np.uint8).max() > 1:
+        raise ValueError(dtype)
+    return flat
+
+
+def _read_strings(content: bytes, *, num_strings: int) -> Tensor:
+    """The strings as TensorFlow packs them: each one's length as a varint, then all their bytes."""
+    position = 0
+    lengths = []
+    for _ in range(num_strings):
+        length, position = _read_varint(content, start=position)
+        lengths.append(length)
+    if position + sum(lengths) != len(content):
+        raise ValueError(len(content))
+    strings = np.empty(num_strings, dtype=object)
+    for index, length in enumerate(lengths):
+        strings[index] = content[position : position + length]
+        position += length
+    return strings
 
 
 def _read_values(proto: TensorProto, *, data_type: DataType, limit: int) -> Tensor:
@@ -197,6 +224,16 @@ def _list_values(flat: Tensor, *, field: str) -> list[Any]:
 
 def _as_bytes(value: object) -> bytes:
     return value if isinstance(value, bytes) else str(value).encode()
+
+
+def _read_varint(encoded: bytes, *, start: int) -> tuple[int, int]:
+    """A number of at most 32 bits, and where it ends."""
+    value = 0
+    for position, byte in enumerate(encoded[start : start + 5]):
+        value |= (byte & 0x7F) << 7 * position
+        if byte < 0x80:
+            return value, start + position + 1
+    raise ValueError(start)
 
 
 def _varint(value: int) -> bytes:

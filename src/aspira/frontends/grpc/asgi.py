@@ -28,6 +28,7 @@ from aspira.frontends.grpc.methods import (
     Methods,
     StreamMethod,
     UnaryMethod,
+    call_stream,
     call_unary,
     parse_message,
 )
@@ -110,12 +111,13 @@ class _StreamRequests:
                 raise Cancelled("The client went away")
             buffer += event.get("body", b"")
             is_more = bool(event.get("more_body"))
+            if not is_more:
+                self._ended.set()
             while (size := self._complete_size(buffer)) is not None:
                 yield self._parse(buffer[:size])
                 buffer = buffer[size:]
         if buffer:
             raise Internal("The request stream ended within a message")
-        self._ended.set()
 
     async def wait_for_disconnect(self) -> None:
         """Return once the client has left; asks only after the request stream has ended."""
@@ -143,7 +145,7 @@ async def _send_stream(method: StreamMethod, *, requests: _StreamRequests, send:
     is_started = False
     error: ServingError | None = None
     try:
-        async for message in method.handler(requests.messages()):
+        async for message in call_stream(method, requests=requests.messages()):
             if not is_started:
                 await _send_start(send)
                 is_started = True

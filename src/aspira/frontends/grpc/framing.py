@@ -110,6 +110,8 @@ def inflate(payload: bytes, *, encoding: bytes, max_bytes: int) -> bytes:
         raise ResourceExhausted(f"The inflated message is larger than {max_bytes} bytes")
     if not inflater.eof:
         raise Internal("The compressed message is truncated")
+    if inflater.unused_data:
+        raise Internal("The compressed message is damaged: there are bytes after its end")
     return inflated
 
 

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator, Callable
 from typing import Any
 
-from aspira.contracts.errors import NotFound
+from aspira.contracts.errors import Internal, InvalidArgument, NotFound
 from aspira.frontends.grpc.methods import Method, StreamMethod, UnaryCall, UnaryMethod
 
 _SERVICE = "/grpc.health.v1.Health"
@@ -43,12 +43,14 @@ class HealthServicer:
 
     async def watch(self, requests: AsyncIterator[Message]) -> AsyncIterator[Message]:
         """The Watch method: the status now, then each change."""
-        service = (await anext(requests)).service
+        request = await anext(requests, None)
+        if request is None:
+            raise Internal("The request stream ended without a message")
         async for _ in requests:
-            break
+            raise InvalidArgument("Watch takes a single message")
         last = None
         while True:
-            status = self._status(service)
+            status = self._status(request.service)
             if status != last:
                 yield self._classes.HealthCheckResponse(status=status)
                 last = status

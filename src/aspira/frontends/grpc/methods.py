@@ -1,5 +1,6 @@
 """A gRPC method as a value, so that any listener can carry it: bytes in, bytes out."""
 
+import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -14,6 +15,8 @@ Message = Any
 MAX_MESSAGE_BYTES = 2**31 - 1
 _MAX_ERROR_BYTES = 1024
 _TRUNCATED = "...TRUNCATED"
+
+_logger = logging.getLogger(__name__)
 
 
 class UnaryCall(NamedTuple):
@@ -48,11 +51,33 @@ async def call_unary(method: UnaryMethod, *, payload: bytes, deadline: float | N
     """Parse, handle, serialize.
 
     Raises:
-        ServingError: the status to answer with.
+        ServingError: the status to answer with; a bug of the handler is one, too.
     """
-    response = await method.handler(UnaryCall(parse_message(method, payload=payload), deadline))
-    serialized: bytes = response.SerializeToString()
+    try:
+        response = await method.handler(UnaryCall(parse_message(method, payload=payload), deadline))
+        serialized: bytes = response.SerializeToString()
+    except ServingError:
+        raise
+    except Exception as error:
+        raise _report_bug(error, method=method) from error
     return serialized
+
+
+async def call_stream(
+    method: StreamMethod, *, requests: AsyncIterator[Message]
+) -> AsyncIterator[Message]:
+    """The handler's responses.
+
+    Raises:
+        ServingError: the status to answer with; a bug of the handler is one, too.
+    """
+    try:
+        async for response in method.handler(requests):
+            yield response
+    except ServingError:
+        raise
+    except Exception as error:
+        raise _report_bug(error, method=method) from error
 
 
 def parse_message(method: Method, *, payload: bytes) -> Message:
@@ -69,9 +94,14 @@ def parse_message(method: Method, *, payload: bytes) -> Message:
 
 
 def status_message(error: ServingError) -> str:
-    """The error's text, cut as TensorFlow Serving cuts it: 1024 bytes, ending in a mark."""
+    """The error's text, cut as TensorFlow Serving cuts it: 1024 bytes, and a mark after them."""
     encoded = error.message.encode("utf-8", "replace")
     if len(encoded) <= _MAX_ERROR_BYTES:
         return encoded.decode()
-    kept = encoded[: _MAX_ERROR_BYTES - len(_TRUNCATED)].decode("utf-8", "ignore")
-    return kept + _TRUNCATED
+    return encoded[:_MAX_ERROR_BYTES].decode("utf-8", "ignore") + _TRUNCATED
+
+
+def _report_bug(error: Exception, *, method: Method) -> Internal:
+    name = method.request_class.DESCRIPTOR.full_name
+    _logger.error("A call met a bug: %s", name, exc_info=error)
+    return Internal("The server met a bug; its log has the details")

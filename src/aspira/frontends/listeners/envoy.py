@@ -149,12 +149,16 @@ class EnvoyServer:
         """The exit status, once there is one."""
         return await self._process.wait()
 
-    async def drain(self, *, grace_s: float) -> bool:
-        """Have the application finish what it has and refuse the rest; False if time ran out."""
-        await self._admin.begin_drain()
+    async def begin_drain(self, *, grace_s: float) -> None:
+        """Have new requests refused; those in flight get `grace_s` seconds to finish."""
         self._writer.write(json.dumps({"grace_s": grace_s}).encode() + b"\n")
+        await self._read_event()
+        await self._admin.begin_drain()
+
+    async def end_drain(self) -> bool:
+        """After `begin_drain`: until all has finished; False if time ran out."""
         event = await self._read_event()
-        await self._admin.wait_flushed()
+        await self._admin.end_drain()
         return bool(event.get("is_clean"))
 
     async def stop(self) -> None:

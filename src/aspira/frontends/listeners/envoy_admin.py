@@ -5,10 +5,10 @@ import re
 from pathlib import Path
 
 _POLL_S = 0.02
-_FLUSH_S = 2.0
-_GAUGE = re.compile(
-    rb"^http\.aspira\.downstream_(?:rq_active|cx_tx_bytes_buffered): (\d+)$", re.MULTILINE
-)
+_QUIET_S = 0.2
+_MAX_WAIT_S = 3.0
+_STATS = "/stats?filter=^http.aspira.downstream_(rq_total|rq_active|cx_tx_bytes_buffered)$"
+_STAT = re.compile(rb"^http\.aspira\.downstream_(\w+): (\d+)$", re.MULTILINE)
 
 
 class EnvoyAdmin:
@@ -31,18 +31,29 @@ class EnvoyAdmin:
         """Ask clients to leave: `Connection: close` and GOAWAY with each answer from now on."""
         await self._try_request("POST", target="/healthcheck/fail")
 
-    async def wait_flushed(self) -> None:
-        """Return once the last bytes of the last answers have left, or it takes too long."""
+    async def end_drain(self) -> None:
+        """Close the ports, then wait until every connection in use has had its last answer.
+
+        A client that keeps sending gets a refusal that closes its connection, so the number of
+        requests soon stands still; only idle connections are left to be cut.
+        """
+        await self._try_request("POST", target="/drain_listeners")
         try:
-            async with asyncio.timeout(_FLUSH_S):
-                while not await self._is_flushed():
-                    await asyncio.sleep(_POLL_S)
+            async with asyncio.timeout(_MAX_WAIT_S):
+                before = await self._read_stats()
+                while True:
+                    await asyncio.sleep(_QUIET_S)
+                    now = await self._read_stats()
+                    is_idle = not now.get("rq_active") and not now.get("cx_tx_bytes_buffered")
+                    if is_idle and now == before:
+                        return
+                    before = now
         except TimeoutError:
             return
 
-    async def _is_flushed(self) -> bool:
-        answer = await self._try_request("GET", target="/stats?filter=^http.aspira.downstream_")
-        return all(int(value) == 0 for value in _GAUGE.findall(answer))
+    async def _read_stats(self) -> dict[str, int]:
+        answer = await self._try_request("GET", target=_STATS)
+        return {name.decode(): int(value) for name, value in _STAT.findall(answer)}
 
     async def _try_request(self, method: str, *, target: str) -> bytes:
         try:

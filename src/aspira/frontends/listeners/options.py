@@ -3,7 +3,7 @@
 import socket
 from dataclasses import dataclass
 
-from aspira.contracts.errors import InvalidArgument
+from aspira.contracts.errors import FailedPrecondition
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +42,7 @@ def check_ports_free(options: ListenerOptions) -> None:
     """Find out before models are loaded, and in plain words, that an address is taken.
 
     Raises:
-        InvalidArgument: a port cannot be bound.
+        FailedPrecondition: a port cannot be bound.
     """
     family = socket.AF_INET6 if ":" in options.bind_host else socket.AF_INET
     for port in options.ports:
@@ -51,7 +51,7 @@ def check_ports_free(options: ListenerOptions) -> None:
             try:
                 probe.bind((options.bind_host, port))
             except (OSError, OverflowError) as error:
-                raise InvalidArgument(
+                raise FailedPrecondition(
                     f"Cannot listen on {options.bind_host} port {port}: {error}. "
                     "Is another server running? Choose another with --port or --rest_api_port"
                 ) from error

@@ -29,6 +29,7 @@ from aspira.service.drain import RequestGate
 
 _STATUS_BY_NUMBER = tuple(sorted(grpc.StatusCode, key=lambda status: int(status.value[0])))
 _CLOSE_S = 5.0
+_QUIET_S = 0.2
 
 AbortCall = Callable[[grpc.StatusCode, str], Awaitable[None]]
 
@@ -61,7 +62,12 @@ class PortableListener:
                 await asyncio.sleep(0.01)
 
     async def stop(self) -> None:
-        """Close them; what is still being answered is given a moment."""
+        """Close them; what is still being answered is given a moment.
+
+        grpc.aio cancels calls that come in while it stops. Until clients that keep calling have
+        heard a refusal, which tells them to go elsewhere, it had better not.
+        """
+        await asyncio.sleep(_QUIET_S)
         await self._grpc_server.stop(_CLOSE_S)
         if self._rest_task is not None:
             self._rest_server.should_exit = True

@@ -36,7 +36,8 @@ class RestApplication:
         self._options = options
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        path = scope["raw_path"].decode("latin-1")
+        # Clients percent-encode what is not ASCII, or send it as UTF-8.
+        path = scope["raw_path"].decode("utf-8", "replace")
         try:
             if is_api_path(path) and scope["method"] == "POST":
                 with self._gate:

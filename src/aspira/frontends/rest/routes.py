@@ -12,11 +12,12 @@ API_PREFIX = "/v1/"
 _MAX_CACHED_ROUTES = 256
 
 _MODEL = r"/v1/models{name}(?:/versions/(?P<version>\d+)|/labels/(?P<label>[^/:]+))?"
+_FLAGS = re.IGNORECASE | re.ASCII
 _INFERENCE = re.compile(
-    _MODEL.format(name="/(?P<name>[^/:]+)") + ":(?P<verb>classify|regress|predict)", re.IGNORECASE
+    _MODEL.format(name="/(?P<name>[^/:]+)") + ":(?P<verb>classify|regress|predict)", _FLAGS
 )
 _QUESTION = re.compile(
-    _MODEL.format(name="(?:/(?P<name>[^/:]+))?") + "(?:/(?P<verb>metadata))?", re.IGNORECASE
+    _MODEL.format(name="(?:/(?P<name>[^/:]+))?") + "(?:/(?P<verb>metadata))?", _FLAGS
 )
 
 
@@ -59,7 +60,7 @@ def _parse_version(digits: str | None) -> Version | None:
     if digits is None:
         return None
     # Checked by length first: converting a string of digits takes time quadratic in its length.
-    is_too_long = len(digits.lstrip("0")) > len(str(MAX_VERSION))
-    if is_too_long or int(digits) > MAX_VERSION:
+    significant = digits.lstrip("0") or "0"
+    if len(significant) > len(str(MAX_VERSION)) or int(significant) > MAX_VERSION:
         raise InvalidArgument(f"Failed to convert version: {digits[:64]} to numeric.")
-    return Version(int(digits))
+    return Version(int(significant))

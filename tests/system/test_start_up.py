@@ -1,0 +1,112 @@
+"""What a user sees when a server starts, or will not."""
+
+from pathlib import Path
+
+import pytest
+import requests
+
+from aspira.testing.saved_models import write_half_plus_two
+from system.server_process import ServerProcess, sockets
+
+
+@pytest.fixture(scope="module")
+def base_path(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    directory = tmp_path_factory.mktemp("half_plus_two")
+    write_half_plus_two(directory / "1")
+    return directory
+
+
+def run_to_end(server: ServerProcess) -> tuple[int, str]:
+    """Exit status, and everything it said."""
+    server.start()
+    try:
+        return server.wait(), server.output() + server.stdout()
+    finally:
+        server.kill()
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        (("--nope=1", "--model_base_path=/m"), "unknown argument: --nope=1"),
+        (("--model_base_path=relative",), "Expected model default to have an absolute path"),
+        ((), "server_options.model_base_path and server_options.model_config_file are empty!"),
+        (("--max_num_load_retries=many",), "Couldn't interpret value many"),
+        (("--model_config_file=/nonexistent",), "/nonexistent; No such file or directory"),
+    ],
+)
+def test_refusals(flags: tuple[str, ...], message: str, tmp_path: Path) -> None:
+    status, said = run_to_end(ServerProcess(*flags, log=tmp_path / "log"))
+    assert status == 255
+    assert message in said
+    assert "Traceback" not in said
+
+
+@pytest.mark.parametrize("listener", ["envoy", "portable"])
+def test_a_config_file_that_does_not_parse(listener: str, tmp_path: Path) -> None:
+    config = tmp_path / "models.config"
+    config.write_text('model_config_list {\n  config { nam: "m" }\n}\n')
+    flags = (f"--listener={listener}", f"--model_config_file={config}")
+    status, said = run_to_end(ServerProcess(*flags, log=tmp_path / "log"))
+    assert status == 255
+    assert (
+        f"Failed to start server. Error: INVALID_ARGUMENT: Invalid protobuf file: '{config}'"
+        in said
+    )
+    assert "2:12" in said
+    assert '"nam"' in said
+
+
+@pytest.mark.parametrize("listener", ["envoy", "portable"])
+def test_a_port_that_is_taken(listener: str, base_path: Path, tmp_path: Path) -> None:
+    with sockets(1) as (taken,):
+        taken.listen()
+        port = taken.getsockname()[1]
+        server = ServerProcess(
+            f"--listener={listener}",
+            f"--model_base_path={base_path}",
+            f"--rest_api_port={port}",
+            log=tmp_path / "log",
+        )
+        status, said = run_to_end(server)
+    assert status == 255
+    assert f"port {port}" in said
+    assert "Traceback" not in said
+
+
+def test_the_drop_in_command_tolerates_unknown_flags(base_path: Path, tmp_path: Path) -> None:
+    with ServerProcess(
+        f"--model_base_path={base_path}",
+        "--no_such_flag=1",
+        "--model_name=m",
+        log=tmp_path / "log",
+        command="tensorflow_model_server",
+    ) as server:
+        assert "WARNING: ignoring unknown argument --no_such_flag=1" in server.output()
+        url = f"{server.rest_url}/v1/models/m:predict"
+        answer = requests.post(url, json={"instances": [1.0]}, timeout=30)
+        assert answer.json() == {"predictions": [2.5]}
+        metrics = f"{server.rest_url}/monitoring/prometheus/metrics"
+        assert requests.get(metrics, timeout=30).status_code == 404
+
+
+def test_a_unix_socket_and_a_monitoring_file(base_path: Path, tmp_path: Path) -> None:
+    import grpc
+    from grpc_health.v1 import health_pb2, health_pb2_grpc
+
+    monitoring = tmp_path / "monitoring.config"
+    monitoring.write_text('prometheus_config { enable: true path: "/metrics" }')
+    path = tmp_path / "grpc.sock"
+    with ServerProcess(
+        f"--model_base_path={base_path}",
+        f"--monitoring_config_file={monitoring}",
+        f"--grpc_socket_path={path}",
+        log=tmp_path / "log",
+    ) as server:
+        with grpc.insecure_channel(f"unix:{path}") as channel:
+            health = health_pb2_grpc.HealthStub(channel)
+            answer = health.Check(health_pb2.HealthCheckRequest(), timeout=30)
+            assert answer.status == health_pb2.HealthCheckResponse.SERVING
+        page = requests.get(f"{server.rest_url}/metrics", timeout=30)
+        assert page.headers["content-type"] == "text/plain"
+        assert page.text.startswith("# TYPE ")
