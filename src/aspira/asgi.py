@@ -1,8 +1,8 @@
 """The application that Envoy imports by name: a server whose parent process holds the reins.
 
 The parent hands over the settings and one end of a socket pair in the environment. Over the pair
-go JSON lines: the child says `failed`, or `draining` and `drained`; the parent asks for the drain. The end of
-the stream means that the parent is gone, and the child goes too.
+go JSON lines: the child says `failed`, or `draining` and `drained`; the parent asks for the drain.
+The end of the stream means that the parent is gone, and the child goes too.
 """
 
 import asyncio

@@ -6,7 +6,8 @@ import pytest
 
 from aspira.contracts.errors import Cancelled, Code, Internal, NotFound, ServingError
 from aspira.contracts.events import (
-    Event,
+    EventBus,
+    LifecycleEvent,
     LoadAttemptFailed,
     RequestEnded,
     SourceProblem,
@@ -21,7 +22,7 @@ SERVABLE_ID = ServableId(ModelName("m"), Version(1))
 MOMENT = (2024, 5, 6, 12, 34, 56, 0, 0, -1)
 
 
-def logged(event: Event) -> str:
+def logged(event: LifecycleEvent) -> str:
     stream = io.StringIO()
     EventLogger(stream, wall_time_s=lambda: time.mktime(MOMENT) + 0.25).on_event(event)
     return stream.getvalue()
@@ -99,7 +100,7 @@ def test_every_state_has_a_text(state: VersionState) -> None:
         ),
     ],
 )
-def test_other_events(event: Event, text: str) -> None:
+def test_other_events(event: LifecycleEvent, text: str) -> None:
     assert logged(event).split(": ", 1)[1] == text + "\n"
 
 
@@ -110,7 +111,12 @@ def test_an_event_is_one_line_whatever_the_error_says() -> None:
 
 
 def test_requests_are_not_logged() -> None:
-    assert logged(RequestEnded("m", 1, "predict", "grpc", Code.INTERNAL, 0.1)) == ""
+    stream, bus = io.StringIO(), EventBus()
+    bus.subscribe_lifecycle(EventLogger(stream).on_event)
+    bus.publish_request(RequestEnded("m", 1, "predict", "grpc", Code.INTERNAL, 0.1))
+    assert stream.getvalue() == ""
+    bus.publish(VersionStateChanged(SERVABLE_ID, "ready"))
+    assert stream.getvalue() != ""
 
 
 def test_a_log_that_cannot_be_written_is_no_failure() -> None:

@@ -1,5 +1,3 @@
-from dataclasses import replace
-
 import pytest
 
 from aspira.contracts.errors import Code, NotFound, Unavailable
@@ -16,7 +14,7 @@ from aspira.observability.subscribers import ServingMetrics
 
 SERVABLE_ID = ServableId(ModelName("m"), Version(1))
 GRPC_PREDICT = RequestEnded("m", 3, "predict", "grpc", Code.OK, duration_s=0.00002)
-REST_PREDICT = replace(GRPC_PREDICT, entrypoint="rest")
+REST_PREDICT = GRPC_PREDICT._replace(entrypoint="rest")
 
 
 @pytest.fixture
@@ -49,7 +47,7 @@ def test_families_exist_before_the_first_event(metrics: ServingMetrics) -> None:
 
 
 def test_a_predict_counts_once_in_each_family(metrics: ServingMetrics) -> None:
-    metrics.on_event(GRPC_PREDICT)
+    metrics.on_request(GRPC_PREDICT)
     assert samples(metrics, ":tensorflow:serving:request_count") == {
         '{model_name="m",status="OK"}': "1"
     }
@@ -65,7 +63,7 @@ def test_a_predict_counts_once_in_each_family(metrics: ServingMetrics) -> None:
 
 
 def test_latencies_are_microseconds(metrics: ServingMetrics) -> None:
-    metrics.on_event(GRPC_PREDICT)
+    metrics.on_request(GRPC_PREDICT)
     page = metrics.render().decode()
     labels = 'model_name="m",API="Predict",entrypoint="GRPC"'
     assert f':tensorflow:serving:request_latency_bucket{{{labels},le="18"}} 0\n' in page
@@ -90,7 +88,7 @@ def test_latencies_are_microseconds(metrics: ServingMetrics) -> None:
 def test_latency_labels_are_the_references(
     metrics: ServingMetrics, entrypoint: str, api: str, labels: str
 ) -> None:
-    metrics.on_event(replace(GRPC_PREDICT, entrypoint=entrypoint, api=api))
+    metrics.on_request(GRPC_PREDICT._replace(entrypoint=entrypoint, api=api))
     assert samples(metrics, ":tensorflow:serving:request_latency") == {
         f'{{model_name="m",{labels}}}': "1"
     }
@@ -98,7 +96,7 @@ def test_latency_labels_are_the_references(
 
 @pytest.mark.parametrize("api", ["multi_inference", "metadata", "status", "reload_config"])
 def test_other_grpc_calls_count_in_our_families_only(metrics: ServingMetrics, api: str) -> None:
-    metrics.on_event(replace(GRPC_PREDICT, api=api))
+    metrics.on_request(GRPC_PREDICT._replace(api=api))
     assert samples(metrics, ":tensorflow:serving:request_count") == {}
     assert samples(metrics, ":tensorflow:serving:request_latency") == {}
     assert samples(metrics, ":aspira:request_count") == {
@@ -107,8 +105,8 @@ def test_other_grpc_calls_count_in_our_families_only(metrics: ServingMetrics, ap
 
 
 def test_failures_count_but_have_no_latency(metrics: ServingMetrics) -> None:
-    metrics.on_event(replace(REST_PREDICT, version=None, code=Code.NOT_FOUND))
-    metrics.on_event(replace(REST_PREDICT, version=None, code=Code.NOT_FOUND))
+    metrics.on_request(REST_PREDICT._replace(version=None, code=Code.NOT_FOUND))
+    metrics.on_request(REST_PREDICT._replace(version=None, code=Code.NOT_FOUND))
     assert samples(metrics, ":tensorflow:serving:request_count") == {
         '{model_name="m",status="NOT_FOUND"}': "2"
     }
@@ -121,7 +119,7 @@ def test_failures_count_but_have_no_latency(metrics: ServingMetrics) -> None:
 
 def test_unknown_model_names_cannot_grow_the_page_without_bound(metrics: ServingMetrics) -> None:
     for number in range(10_010):
-        metrics.on_event(replace(REST_PREDICT, model_name=f"x{number}", code=Code.NOT_FOUND))
+        metrics.on_request(REST_PREDICT._replace(model_name=f"x{number}", code=Code.NOT_FOUND))
     counts = samples(metrics, ":tensorflow:serving:request_count")
     assert len(counts) == 10_001
     assert counts['{model_name="__other__",status="__other__"}'] == "10"
@@ -129,8 +127,8 @@ def test_unknown_model_names_cannot_grow_the_page_without_bound(metrics: Serving
 
 def test_a_version_is_in_one_state(metrics: ServingMetrics) -> None:
     for state in ("new", "loading", "ready"):
-        metrics.on_event(VersionStateChanged(SERVABLE_ID, state))
-    metrics.on_event(VersionStateChanged(ServableId(ModelName("m"), Version(2)), "loading"))
+        metrics.on_lifecycle(VersionStateChanged(SERVABLE_ID, state))
+    metrics.on_lifecycle(VersionStateChanged(ServableId(ModelName("m"), Version(2)), "loading"))
     assert samples(metrics, ":aspira:model_version_state") == {
         '{model_name="m",version="1",state="ready"}': "1",
         '{model_name="m",version="2",state="loading"}': "1",
@@ -139,16 +137,16 @@ def test_a_version_is_in_one_state(metrics: ServingMetrics) -> None:
 
 def test_a_state_that_is_entered_again_stays(metrics: ServingMetrics) -> None:
     for state in ("gone", "new", "gone", "gone"):
-        metrics.on_event(VersionStateChanged(SERVABLE_ID, state))
+        metrics.on_lifecycle(VersionStateChanged(SERVABLE_ID, state))
     assert samples(metrics, ":aspira:model_version_state") == {
         '{model_name="m",version="1",state="gone"}': "1"
     }
 
 
 def test_load_failures_count_by_code(metrics: ServingMetrics) -> None:
-    metrics.on_event(LoadAttemptFailed(SERVABLE_ID, Unavailable("later"), retries_left=1))
-    metrics.on_event(LoadAttemptFailed(SERVABLE_ID, NotFound("no"), retries_left=1))
-    metrics.on_event(LoadAttemptFailed(SERVABLE_ID, NotFound("no"), retries_left=0))
+    metrics.on_lifecycle(LoadAttemptFailed(SERVABLE_ID, Unavailable("later"), retries_left=1))
+    metrics.on_lifecycle(LoadAttemptFailed(SERVABLE_ID, NotFound("no"), retries_left=1))
+    metrics.on_lifecycle(LoadAttemptFailed(SERVABLE_ID, NotFound("no"), retries_left=0))
     assert samples(metrics, ":aspira:load_failures") == {
         '{model_name="m",version="1",code="NOT_FOUND"}': "2",
         '{model_name="m",version="1",code="UNAVAILABLE"}': "1",
@@ -156,14 +154,14 @@ def test_load_failures_count_by_code(metrics: ServingMetrics) -> None:
 
 
 def test_a_source_problem_lasts_until_it_is_cleared(metrics: ServingMetrics) -> None:
-    metrics.on_event(SourceProblem("m", "No versions of servable m found"))
+    metrics.on_lifecycle(SourceProblem("m", "No versions of servable m found"))
     assert samples(metrics, ":aspira:source_problems") == {'{model_name="m"}': "1"}
-    metrics.on_event(SourceProblem("m", ""))
+    metrics.on_lifecycle(SourceProblem("m", ""))
     assert samples(metrics, ":aspira:source_problems") == {'{model_name="m"}': "0"}
 
 
 def test_warmup_counts_records_and_time(metrics: ServingMetrics) -> None:
-    metrics.on_event(WarmupFinished("/models/m/1", num_records=7, duration_s=0.25))
+    metrics.on_lifecycle(WarmupFinished("/models/m/1", num_records=7, duration_s=0.25))
     labels = '{model_path="/models/m/1",status="OK"}'
     assert samples(metrics, ":tensorflow:serving:model_warmup_records_read") == {labels: "7"}
     assert samples(metrics, ":tensorflow:serving:model_warmup_latency") == {labels: "1"}
@@ -174,8 +172,8 @@ def test_warmup_counts_records_and_time(metrics: ServingMetrics) -> None:
 
 def test_it_subscribes_to_the_bus(metrics: ServingMetrics) -> None:
     bus = EventBus()
-    bus.subscribe(metrics.on_event)
-    bus.publish(GRPC_PREDICT)
+    metrics.attach(bus)
+    bus.publish_request(GRPC_PREDICT)
     bus.publish(SourceProblem("m", ""))
     assert len(samples(metrics, ":tensorflow:serving:request_count")) == 1
     assert len(samples(metrics, ":aspira:source_problems")) == 1

@@ -97,7 +97,9 @@ class Scheduler:
         try:
             return self._run(work)
         except ServingError as error:
-            return error
+            # Its traceback holds this frame, and with it the future that is to hold the error: a
+            # cycle, which would keep the tensors of each failed request until it is collected.
+            return error.with_traceback(None)
         except Exception as error:
             _logger.exception("A runtime raised an error of its own")
             return Internal(f"{type(error).__name__}: {error}")

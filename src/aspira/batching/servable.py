@@ -66,6 +66,8 @@ class BatchedServable:
         finally:
             if deadline is not None:
                 self._deadlines.remove(future)
+            # The future holds the error, whose traceback holds this frame: not both ways round.
+            del future
 
     def unload(self) -> None:
         """Finish what runs, end the threads, free the model. Blocks."""

@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from aspira.cli.flag_table import server_flags
-from aspira.cli.flags import parse_flags
+from aspira.cli.flags import parse_flags, usage
 from aspira.cli.serve import EXIT_FAILED, report, serve
 from aspira.contracts.errors import InvalidArgument
 from aspira.frontends.listeners.options import ListenerOptions
@@ -39,6 +39,9 @@ model_config_list {{
 def serve_demo(arguments: list[str]) -> int:
     """Make the demo models if need be, say how to call them, and serve until a signal."""
     flags = server_flags(default_rest_port=_REST_PORT)
+    if arguments[:1] in (["--help"], ["-h"]):
+        print(usage(flags, program="aspira demo"), end="")
+        return 0
     try:
         parsed = parse_flags(arguments, flags=flags, settings=Settings())
     except InvalidArgument as error:

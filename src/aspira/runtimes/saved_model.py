@@ -9,7 +9,14 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from aspira.contracts.errors import DataLoss, NotFound, ServingError, Unknown, error_from_code
+from aspira.contracts.errors import (
+    DataLoss,
+    NotFound,
+    ServingError,
+    Unimplemented,
+    Unknown,
+    error_from_code,
+)
 
 # TensorFlow has no types for these.
 MetaGraph = Any
@@ -26,6 +33,7 @@ def read_meta_graph(directory: Path, *, tags: Iterable[str]) -> MetaGraph:
     Raises:
         NotFound: no SavedModel here, or no such tag set.
         DataLoss: the file is damaged.
+        Unimplemented: a format of before SavedModels.
     """
     saved_model = _read_saved_model(directory)
     wanted = set(tags)
@@ -89,6 +97,8 @@ def _read_saved_model(directory: Path) -> Any:
             saved_model.ParseFromString(binary.read_bytes())
         elif text.is_file():
             text_format.Parse(text.read_text(encoding="utf-8"), saved_model)
+        elif (directory / "export.meta").is_file():
+            raise Unimplemented("Session Bundle is deprecated and removed.")
         else:
             raise NotFound(
                 "Specified file path does not appear to contain a SavedModel bundle (should have "

@@ -98,7 +98,7 @@ class TensorflowServable:
         except Exception as error:
             raise as_serving_error(error) from error
         return {
-            alias: result if isinstance(result, np.ndarray) else np.asarray(result)
+            alias: result if isinstance(result, np.ndarray) else _as_array(result)
             for alias, result in zip(outputs, results, strict=True)
         }
 
@@ -132,6 +132,11 @@ class TensorflowServable:
         except Exception as error:
             raise as_serving_error(error) from error
         return call
+
+
+def _as_array(scalar: Any) -> Tensor:
+    """A string as an object: numpy's own bytes lose the zeros at their end."""
+    return np.asarray(scalar, dtype=object if isinstance(scalar, bytes) else None)
 
 
 def _arguments(signature: Signature, *, inputs: Tensors) -> Iterable[Tensor]:

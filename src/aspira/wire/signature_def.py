@@ -10,6 +10,9 @@ from aspira.wire.tensor_proto import decode_tensor, encode_tensor
 # Message classes are generated at TensorFlow's import, hence Any.
 Message = Any
 
+# A TF1 graph may name a variable itself, whose dtype is `DT_FLOAT_REF`: 100 more than `DT_FLOAT`.
+_REFERENCE = 100
+
 
 def decode_signature(message: Message) -> Signature:
     """A SignatureDef; inputs and outputs come in the order of their aliases.
@@ -39,12 +42,12 @@ def encode_signature(signature: Signature, *, into: Message) -> None:
 
 
 def _decode_specs(field: Mapping[str, Message]) -> dict[str, TensorSpec]:
-    return {
-        alias: TensorSpec(
-            DataType(info.dtype), _decode_shape(info.tensor_shape), runtime_name=info.name
-        )
-        for alias, info in sorted(field.items())
-    }
+    return {alias: _decode_spec(info) for alias, info in sorted(field.items())}
+
+
+def _decode_spec(message: Message) -> TensorSpec:
+    data_type = DataType(message.dtype % _REFERENCE)
+    return TensorSpec(data_type, _decode_shape(message.tensor_shape), runtime_name=message.name)
 
 
 def _decode_shape(message: Message) -> Shape | None:

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator
+from contextlib import nullcontext
 
 from aspira.contracts.clock import Clock
 from aspira.contracts.errors import (
@@ -52,7 +53,7 @@ class GrpcApplication:
             headers = parse_headers(scope["headers"])
             method = self._methods.get(scope["path"])
             if isinstance(method, UnaryMethod):
-                with self._gate:
+                with nullcontext() if method.is_question else self._gate:
                     payload = await self._answer_unary(method, headers=headers, receive=receive)
                     await _send_message(send, payload=payload)
             elif method is not None:

@@ -30,7 +30,7 @@ class HealthServicer:
         """Its methods by path."""
         request_class = self._classes.HealthCheckRequest
         return {
-            f"{_SERVICE}/Check": UnaryMethod(request_class, self.check),
+            f"{_SERVICE}/Check": UnaryMethod(request_class, self.check, is_question=True),
             f"{_SERVICE}/Watch": StreamMethod(request_class, self.watch),
         }
 

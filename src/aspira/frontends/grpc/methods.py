@@ -28,10 +28,14 @@ class UnaryCall(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class UnaryMethod:
-    """One request, one response. The handler raises ServingError to end with another status."""
+    """One request, one response. The handler raises ServingError to end with another status.
+
+    A question, about the server or its models, is answered even while the server shuts down.
+    """
 
     request_class: type[Message]
     handler: Callable[[UnaryCall], Awaitable[Message]]
+    is_question: bool = False
 
 
 @dataclass(frozen=True, slots=True)

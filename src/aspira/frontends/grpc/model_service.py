@@ -28,7 +28,7 @@ class ModelServicer:
         """Its methods by path."""
         return {
             f"{_SERVICE}/GetModelStatus": UnaryMethod(
-                self._status_classes.GetModelStatusRequest, self.get_model_status
+                self._status_classes.GetModelStatusRequest, self.get_model_status, is_question=True
             ),
             f"{_SERVICE}/HandleReloadConfigRequest": UnaryMethod(
                 self._reload_classes.ReloadConfigRequest, self.reload_config

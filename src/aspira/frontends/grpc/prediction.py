@@ -50,7 +50,9 @@ class PredictionServicer:
         return {
             f"{_SERVICE}/Predict": UnaryMethod(self._predict_classes.PredictRequest, self.predict),
             f"{_SERVICE}/GetModelMetadata": UnaryMethod(
-                self._metadata_classes.GetModelMetadataRequest, self.get_model_metadata
+                self._metadata_classes.GetModelMetadataRequest,
+                self.get_model_metadata,
+                is_question=True,
             ),
         }
 

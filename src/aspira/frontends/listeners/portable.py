@@ -6,6 +6,7 @@ REST and gRPC have a port each, in this process.
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import nullcontext
 from typing import Any
 
 import grpc
@@ -20,6 +21,7 @@ from aspira.frontends.grpc.methods import (
     Methods,
     StreamMethod,
     UnaryMethod,
+    call_stream,
     call_unary,
     parse_message,
     status_message,
@@ -137,7 +139,7 @@ class _MethodTable(grpc.GenericRpcHandler):
             remaining_s = context.time_remaining()
             deadline = None if remaining_s is None else self._clock.now() + remaining_s
             try:
-                with self._gate:
+                with nullcontext() if method.is_question else self._gate:
                     return await call_unary(method, payload=payload, deadline=deadline)
             except ServingError as error:
                 await context.abort(_STATUS_BY_NUMBER[error.code], status_message(error))
@@ -153,8 +155,8 @@ def _stream_behavior(method: StreamMethod) -> Callable[..., AsyncIterator[bytes]
 
     async def answer(payloads: AsyncIterator[bytes], context: Any) -> AsyncIterator[bytes]:
         try:
-            async for message in method.handler(messages(payloads)):
-                yield message.SerializeToString()
+            async for response in call_stream(method, requests=messages(payloads)):
+                yield response.SerializeToString()
         except ServingError as error:
             await context.abort(_STATUS_BY_NUMBER[error.code], status_message(error))
 

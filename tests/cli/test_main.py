@@ -1,0 +1,143 @@
+import subprocess
+import sys
+from importlib import metadata
+
+import pytest
+
+from aspira.cli import main
+from aspira.cli.flag_table import server_flags
+from aspira.settings import Settings
+
+EXIT_FAILED = 255
+# What takes long to import.
+FRAMEWORKS = {"numpy", "tensorflow", "grpc", "google.protobuf", "uvicorn", "pyvoy"}
+
+
+@pytest.fixture
+def served(monkeypatch: pytest.MonkeyPatch) -> list[Settings]:
+    """What would have been served."""
+    settings: list[Settings] = []
+
+    def serve(wanted: Settings) -> int:
+        settings.append(wanted)
+        return 17
+
+    monkeypatch.setattr(main, "serve", serve)
+    return settings
+
+
+@pytest.mark.parametrize("arguments", [[], ["--help"], ["-h"], ["help"]])
+def test_help_lists_the_commands(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert main.run(arguments) == 0
+    printed = capsys.readouterr()
+    assert "usage: aspira COMMAND" in printed.out
+    assert all(f"\n  {command} " in printed.out for command in ("serve", "demo", "version"))
+    assert printed.err == ""
+
+
+@pytest.mark.parametrize("arguments", [["version"], ["--version"], ["serve", "--version"]])
+def test_versions_are_printed_in_tensorflow_servings_form(
+    arguments: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main.run(arguments) == 0
+    assert capsys.readouterr().out == (
+        f"TensorFlow ModelServer: Aspira {metadata.version('aspira')}\n"
+        f"TensorFlow Library: {metadata.version('tensorflow')}\n"
+    )
+
+
+def test_versions_are_printed_without_tensorflow(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    find = metadata.version
+
+    def version(name: str) -> str:
+        if name == "tensorflow":
+            raise metadata.PackageNotFoundError(name)
+        return find(name)
+
+    monkeypatch.setattr(main.metadata, "version", version)
+    assert main.run(["version"]) == 0
+    assert capsys.readouterr().out.endswith("TensorFlow Library: not installed\n")
+
+
+def test_an_unknown_command_is_refused_by_name(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main.run(["sevre", "--port=1"]) == EXIT_FAILED
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    assert printed.err.startswith("aspira: no command 'sevre'\n")
+    assert "usage: aspira COMMAND" in printed.err
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["-h"], ["--port=1", "--help", "--other"]])
+def test_serve_help_lists_every_flag(
+    arguments: list[str], served: list[Settings], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main.run(["serve", *arguments]) == 0
+    printed = capsys.readouterr().out
+    assert printed.startswith("usage: aspira serve\nFlags:\n")
+    for flag in server_flags(default_rest_port=8501):
+        assert f"\t--{flag.name}=" in printed
+    assert "--rest_api_port=8501 " in printed
+    assert served == []
+
+
+def test_serve_serves_what_the_flags_say(served: list[Settings]) -> None:
+    assert main.run(["serve", "--model_name=m", "--model_base_path=/m"]) == 17
+    (settings,) = served
+    assert (settings.models.name, settings.models.base_path) == ("m", "/m")
+    assert settings.listener.rest_port == 8501
+    assert settings.process.is_metrics_default is True
+
+
+@pytest.mark.parametrize(
+    "argument",
+    ["--prot=1", "--enable_batching", "--ssl_config_file=/x", "m", "--port", "--"],
+)
+def test_serve_refuses_what_it_does_not_know_by_name(
+    argument: str, served: list[Settings], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main.run(["serve", "--model_base_path=/m", argument]) == EXIT_FAILED
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    assert printed.err == (
+        f"aspira serve: unknown argument: {argument} (flags are written --name=value; "
+        "`aspira serve --help` lists them)\n"
+    )
+    assert served == []
+
+
+def test_serve_refuses_a_value_that_does_not_fit(
+    served: list[Settings], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main.run(["serve", "--port=http"]) == EXIT_FAILED
+    assert capsys.readouterr().err == (
+        "aspira serve: Couldn't interpret value http for flag port.\n"
+    )
+    assert served == []
+
+
+@pytest.mark.parametrize(("arguments", "status"), [(["version"], 0), (["nothing"], EXIT_FAILED)])
+def test_the_command_exits_with_the_status(
+    arguments: list[str], status: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["aspira", *arguments])
+    with pytest.raises(SystemExit) as caught:
+        main.main()
+    assert caught.value.code == status
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status"),
+    [(["--help"], 0), (["version"], 0), (["serve", "--help"], 0), (["serve", "--x"], EXIT_FAILED)],
+)
+def test_questions_import_no_framework(arguments: list[str], status: int) -> None:
+    code = (
+        "import sys\n"
+        "from aspira.cli.main import run\n"
+        f"status = run({arguments!r})\n"
+        f"print(status, sorted(set(sys.modules) & {FRAMEWORKS!r}))\n"
+    )
+    command = [sys.executable, "-c", code]
+    answered = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)
+    assert answered.stdout.splitlines()[-1] == f"{status} []"

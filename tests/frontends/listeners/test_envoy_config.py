@@ -1,0 +1,109 @@
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from aspira.contracts.errors import FailedPrecondition
+from aspira.frontends.listeners import envoy_config
+from aspira.frontends.listeners.envoy_config import EnvoyPaths, find_pyvoy_module, make_config
+from aspira.frontends.listeners.options import ListenerOptions
+
+PATHS = EnvoyPaths(admin_socket=Path("/run/admin.sock"), module=Path("/lib/pyvoy.so"))
+APPLICATION = "aspira.asgi:application"
+
+
+def config_of(options: ListenerOptions) -> Any:
+    """The configuration as Envoy reads it."""
+    return json.loads(json.dumps(make_config(options, application=APPLICATION, paths=PATHS)))
+
+
+def listener_of(options: ListenerOptions) -> Any:
+    (listener,) = config_of(options)["static_resources"]["listeners"]
+    return listener
+
+
+def addresses_of(options: ListenerOptions) -> list[Any]:
+    listener = listener_of(options)
+    further = [entry["address"] for entry in listener["additional_addresses"]]
+    return [listener["address"], *further]
+
+
+def socket_address(host: str, *, port: int) -> dict[str, Any]:
+    return {"socket_address": {"address": host, "port_value": port}}
+
+
+def connection_manager(options: ListenerOptions) -> Any:
+    (chain,) = listener_of(options)["filter_chains"]
+    (network_filter,) = chain["filters"]
+    return network_filter["typed_config"]
+
+
+def test_one_listener_has_all_addresses() -> None:
+    options = ListenerOptions(
+        host="127.0.0.1", grpc_port=8500, rest_port=8501, grpc_socket_path="/run/grpc.sock"
+    )
+    assert addresses_of(options) == [
+        socket_address("127.0.0.1", port=8500),
+        socket_address("127.0.0.1", port=8501),
+        {"pipe": {"path": "/run/grpc.sock"}},
+    ]
+
+
+def test_a_single_port_needs_no_further_address() -> None:
+    options = ListenerOptions(host="127.0.0.1", grpc_port=8500, rest_port=0)
+    assert addresses_of(options) == [socket_address("127.0.0.1", port=8500)]
+
+
+def test_a_unix_socket_may_be_the_only_address() -> None:
+    options = ListenerOptions(grpc_port=0, rest_port=0, grpc_socket_path="/run/grpc.sock")
+    assert addresses_of(options) == [{"pipe": {"path": "/run/grpc.sock"}}]
+
+
+def test_all_interfaces_of_ipv6_take_ipv4_too() -> None:
+    (address,) = addresses_of(ListenerOptions(host="::", grpc_port=8500, rest_port=0))
+    assert address["socket_address"]["ipv4_compat"] is True
+
+
+def test_two_servers_cannot_share_a_port() -> None:
+    assert listener_of(ListenerOptions())["enable_reuse_port"] is False
+
+
+def test_the_admin_interface_is_on_a_private_socket() -> None:
+    assert config_of(ListenerOptions())["admin"] == {
+        "address": {"pipe": {"path": "/run/admin.sock"}}
+    }
+
+
+def test_requests_end_in_the_application() -> None:
+    *_, last = connection_manager(ListenerOptions())["http_filters"]
+    filter_config = last["typed_config"]
+    assert filter_config["terminal_filter"] is True
+    module = filter_config["dynamic_module_config"]["module"]["local"]["filename"]
+    assert module == "/lib/pyvoy.so"
+    assert json.loads(filter_config["filter_config"]["value"]) == {
+        "app": APPLICATION,
+        "interface": "asgi",
+        "lifespan": True,
+    }
+
+
+def test_a_model_may_take_as_long_as_it_likes() -> None:
+    manager = connection_manager(ListenerOptions())
+    assert manager["stream_idle_timeout"] == "0s"
+    assert manager["request_timeout"] == "0s"
+
+
+def test_both_protocols_are_told_apart_on_every_port() -> None:
+    assert connection_manager(ListenerOptions())["codec_type"] == "AUTO"
+
+
+def test_the_module_is_a_file() -> None:
+    assert find_pyvoy_module().is_file()
+
+
+def test_a_missing_module_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(envoy_config.importlib.util, "find_spec", lambda name: None)
+    with pytest.raises(FailedPrecondition) as caught:
+        find_pyvoy_module()
+    assert caught.value.message == "pyvoy is not installed; use --listener=portable"

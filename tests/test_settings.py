@@ -1,0 +1,143 @@
+import dataclasses
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from aspira.batching.options import BatchingOptions
+from aspira.contracts.errors import InvalidArgument
+from aspira.frontends.listeners.options import ListenerOptions
+from aspira.lifecycle.options import LifecycleOptions
+from aspira.runtimes.options import TensorflowOptions
+from aspira.settings import (
+    ModelOptions,
+    Settings,
+    check_settings,
+    decode_settings,
+    encode_settings,
+)
+
+SERVABLE = replace(Settings(), models=ModelOptions(base_path="/m"))
+FIELDS = [
+    (group.name, field.name)
+    for group in dataclasses.fields(Settings)
+    for field in dataclasses.fields(getattr(Settings(), group.name))
+]
+
+
+def other_value(value: Any) -> Any:
+    match value:
+        case bool():
+            return not value
+        case int() | float():
+            return value + 1.5
+        case str():
+            return f"{value} \u00e9\n\"'"
+        case tuple():
+            return (*value, "more")
+    raise AssertionError(f"no other value of {value!r}")
+
+
+def change(settings: Settings, *, group: str, field: str) -> Settings:
+    options = getattr(settings, group)
+    changed = replace(options, **{field: other_value(getattr(options, field))})
+    return replace(settings, **{group: changed})
+
+
+def test_defaults_survive_the_way_to_a_child_process() -> None:
+    assert decode_settings(encode_settings(Settings())) == Settings()
+
+
+@pytest.mark.parametrize(("group", "field"), FIELDS, ids=".".join)
+def test_each_field_survives_the_way_to_a_child_process(group: str, field: str) -> None:
+    settings = change(Settings(), group=group, field=field)
+    assert settings != Settings()
+    assert decode_settings(encode_settings(settings)) == settings
+
+
+def test_encoded_settings_are_one_line() -> None:
+    settings = replace(Settings(), models=ModelOptions(name="a\nb"))
+    assert "\n" not in encode_settings(settings)
+
+
+def test_infinite_values_survive_too() -> None:
+    settings = replace(
+        Settings(), process=replace(Settings().process, shutdown_grace_s=float("inf"))
+    )
+    assert decode_settings(encode_settings(settings)) == settings
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        SERVABLE,
+        replace(Settings(), models=ModelOptions(config_file="/models.txt")),
+        replace(
+            SERVABLE, listener=ListenerOptions(grpc_port=0, rest_port=0, grpc_socket_path="/s")
+        ),
+        replace(SERVABLE, listener=ListenerOptions(grpc_port=8500, rest_port=0)),
+        replace(SERVABLE, tensorflow=TensorflowOptions(session_parallelism=2)),
+        replace(
+            SERVABLE,
+            tensorflow=TensorflowOptions(intra_op_parallelism=2, inter_op_parallelism=2),
+        ),
+    ],
+    ids=["path", "config file", "socket", "one port", "session threads", "op threads"],
+)
+def test_settings_that_agree_pass(settings: Settings) -> None:
+    check_settings(settings)
+
+
+@pytest.mark.parametrize(
+    ("settings", "text"),
+    [
+        (
+            replace(SERVABLE, listener=ListenerOptions(grpc_port=0, rest_port=8501)),
+            (
+                "At least one of server_options.grpc_port or server_options.grpc_socket_path must "
+                "be set."
+            ),
+        ),
+        (
+            replace(SERVABLE, listener=ListenerOptions(grpc_port=8500, rest_port=8500)),
+            (
+                "--port and --rest_api_port are both 8500; every port accepts both protocols, so "
+                "set --rest_api_port=0 to use one port"
+            ),
+        ),
+        (
+            Settings(),
+            "Both server_options.model_base_path and server_options.model_config_file are empty!",
+        ),
+        (
+            replace(
+                SERVABLE,
+                tensorflow=TensorflowOptions(
+                    session_parallelism=1, intra_op_parallelism=2, inter_op_parallelism=3
+                ),
+            ),
+            (
+                "Either configure server_options.tensorflow_session_parallelism or "
+                "(server_options.tensorflow_intra_op_parallelism, "
+                "server_options.tensorflow_inter_op_parallelism) separately. You cannot "
+                "configure all."
+            ),
+        ),
+        (
+            replace(SERVABLE, lifecycle=LifecycleOptions(num_load_threads=-1)),
+            "--num_load_threads is -1; it cannot be less than 0",
+        ),
+        (
+            replace(SERVABLE, lifecycle=LifecycleOptions(num_unload_threads=-2)),
+            "--num_unload_threads is -2; it cannot be less than 0",
+        ),
+        (
+            replace(SERVABLE, batching=BatchingOptions(num_threads=-3)),
+            "--num_run_threads is -3; it cannot be less than 0",
+        ),
+    ],
+)
+def test_settings_that_contradict_themselves_are_refused(settings: Settings, text: str) -> None:
+    with pytest.raises(InvalidArgument) as caught:
+        check_settings(settings)
+    assert caught.value.message == text
