@@ -10,6 +10,7 @@ from aspira.contracts.events import EventBus
 from aspira.contracts.identity import ServableId
 from aspira.contracts.servable import Loader, Servable
 from aspira.contracts.tensors import Tensors
+from aspira.runtimes.litert import MODEL_FILE, LitertLoader
 from aspira.runtimes.tensorflow import TensorflowLoader
 from aspira.settings import Settings
 
@@ -21,10 +22,29 @@ class RuntimeLoaders(Protocol):
 
 
 def make_runtime_loader(path: Path, *, settings: Settings, events: EventBus) -> Loader[Servable]:
-    """The loader of a SavedModel directory."""
-    return TensorflowLoader(
+    """The loader of a SavedModel directory, or of a TFLite file in it where that is preferred."""
+    saved_model = TensorflowLoader(
         path, options=settings.tensorflow, warmup=settings.warmup, events=events
     )
+    if not settings.litert.is_preferred:
+        return saved_model
+    tflite = LitertLoader(path, options=settings.litert, warmup=settings.warmup, events=events)
+    return FilePreference(path / MODEL_FILE, preferred=tflite, otherwise=saved_model)
+
+
+class FilePreference:
+    """Chooses a loader at each load, by whether a file is there."""
+
+    def __init__(
+        self, file: Path, *, preferred: Loader[Servable], otherwise: Loader[Servable]
+    ) -> None:
+        self._file = file
+        self._preferred = preferred
+        self._otherwise = otherwise
+
+    def load(self) -> Servable:
+        loader = self._preferred if self._file.exists() else self._otherwise
+        return loader.load()
 
 
 class Platforms:

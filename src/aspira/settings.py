@@ -12,7 +12,7 @@ from aspira.frontends.grpc.options import GrpcOptions
 from aspira.frontends.listeners.options import ListenerOptions
 from aspira.frontends.rest.options import RestOptions
 from aspira.lifecycle.options import LifecycleOptions
-from aspira.runtimes.options import TensorflowOptions, WarmupOptions
+from aspira.runtimes.options import LitertOptions, TensorflowOptions, WarmupOptions
 
 DEFAULT_METRICS_PATH = "/monitoring/prometheus/metrics"
 
@@ -66,6 +66,7 @@ class Settings:
     models: ModelOptions = field(default_factory=ModelOptions)
     lifecycle: LifecycleOptions = field(default_factory=LifecycleOptions)
     tensorflow: TensorflowOptions = field(default_factory=TensorflowOptions)
+    litert: LitertOptions = field(default_factory=LitertOptions)
     warmup: WarmupOptions = field(default_factory=WarmupOptions)
     batching: BatchingOptions = field(default_factory=BatchingOptions)
     listener: ListenerOptions = field(default_factory=ListenerOptions)

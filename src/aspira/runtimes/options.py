@@ -1,5 +1,6 @@
 """How models are opened and warmed up; no framework is imported to say so."""
 
+import os
 from dataclasses import dataclass
 
 
@@ -24,6 +25,21 @@ class TensorflowOptions:
 
     gpu_memory_fraction: float = 0.0
     """Share of GPU memory; 0 leaves TensorFlow's default."""
+
+
+@dataclass(frozen=True, slots=True)
+class LitertOptions:
+    """How TFLite models are served; one field, one flag."""
+
+    is_preferred: bool = False
+    """Serve `model.tflite` where a version directory has one."""
+
+    num_pools: int = 0
+    """Interpreters of a model; 0 means one per CPU."""
+
+    @property
+    def pool_size(self) -> int:
+        return max(self.num_pools or len(os.sched_getaffinity(0)), 1)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,128 @@
+"""TFLite models through LiteRT."""
+
+import os
+import threading
+from contextlib import suppress
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from aspira.contracts.errors import Internal, InvalidArgument, NotFound, ServingError
+from aspira.contracts.events import EventBus
+from aspira.contracts.signatures import PREDICT_METHOD
+from aspira.contracts.tensors import DataType
+from aspira.runtimes.litert import LitertLoader, LitertServable
+from aspira.runtimes.options import LitertOptions, WarmupOptions
+from aspira.runtimes.tflite_model import read_signature_defs
+
+TEST_DATA = Path(
+    os.environ.get("ASPIRA_TFSERVING_TESTDATA")
+    or Path(__file__).parents[3] / "shared" / "testdata" / "tfserving"
+)
+PLAIN = "saved_model_half_plus_two_tflite"
+WITH_SIGNATURES = "saved_model_half_plus_two_tflite_with_sigdef"
+
+pytestmark = pytest.mark.skipif(
+    not TEST_DATA.is_dir(), reason="TensorFlow Serving's test data is not here"
+)
+
+
+def load(directory: Path, *, num_pools: int = 1) -> LitertServable:
+    return LitertLoader(
+        directory,
+        options=LitertOptions(is_preferred=True, num_pools=num_pools),
+        warmup=WarmupOptions(),
+        events=EventBus(),
+    ).load()
+
+
+def version(name: str) -> Path:
+    return TEST_DATA / name / "00000123"
+
+
+def floats(*values: float) -> np.ndarray:
+    return np.array([[value] for value in values], np.float32)
+
+
+def test_a_model_without_signatures_gets_one_from_its_tensors() -> None:
+    servable = load(version(PLAIN))
+    (signature,) = servable.signatures.values()
+    assert signature.method_name == PREDICT_METHOD
+    assert signature.inputs["x"].dtype is DataType.FLOAT
+    assert signature.inputs["x"].shape == (1, 1)
+    answer = servable.run("serving_default", inputs={"x": floats(1.0)}, outputs=("y",))
+    np.testing.assert_array_equal(answer["y"], floats(2.5))
+
+
+def test_signatures_of_the_metadata_name_the_inputs() -> None:
+    servable = load(version(WITH_SIGNATURES))
+    assert servable.signatures["serving_default"].inputs["x"].runtime_name == "tflite_input:0"
+    answer = servable.run("serving_default", inputs={"x": floats(2.0)}, outputs=("y",))
+    np.testing.assert_array_equal(answer["y"], floats(3.0))
+
+
+def test_inputs_are_resized_from_request_to_request() -> None:
+    servable = load(version(PLAIN))
+    for values in ((1.0, 2.0, 5.0), (1.0,), (4.0, 4.0)):
+        answer = servable.run("serving_default", inputs={"x": floats(*values)}, outputs=("y",))
+        np.testing.assert_array_equal(answer["y"], floats(*values) / 2 + 2)
+
+
+def test_answers_do_not_change_when_the_interpreter_runs_again() -> None:
+    servable = load(version(PLAIN))
+    first = servable.run("serving_default", inputs={"x": floats(1.0)}, outputs=("y",))["y"]
+    servable.run("serving_default", inputs={"x": floats(9.0)}, outputs=("y",))
+    np.testing.assert_array_equal(first, floats(2.5))
+
+
+def test_more_requests_than_interpreters_all_get_their_own_answers() -> None:
+    servable = load(version(PLAIN), num_pools=2)
+    wrong: list[float] = []
+
+    def ask(value: float) -> None:
+        for _ in range(200):
+            answer = servable.run("serving_default", inputs={"x": floats(value)}, outputs=("y",))
+            if answer["y"] != value / 2 + 2:
+                wrong.append(value)
+
+    threads = [threading.Thread(target=ask, args=(float(value),)) for value in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert wrong == []
+
+
+def test_a_wrong_dtype_is_refused_and_harms_nobody() -> None:
+    servable = load(version(PLAIN))
+    with pytest.raises(InvalidArgument, match="Input x is of type int32, expected float"):
+        servable.run("serving_default", inputs={"x": np.array([[1]], np.int32)}, outputs=("y",))
+    test_inputs_are_resized_from_request_to_request()
+
+
+def test_an_op_that_litert_lacks_is_named() -> None:
+    with pytest.raises(Internal, match="unresolved custom op: ParseExampleV2"):
+        load(version("parse_example_tflite"))
+
+
+def test_no_file(tmp_path: Path) -> None:
+    with pytest.raises(NotFound, match="No such file"):
+        load(tmp_path)
+
+
+def test_rubbish(tmp_path: Path) -> None:
+    (tmp_path / "model.tflite").write_bytes(b"rubbish" * 100)
+    with pytest.raises(Internal, match="Cannot build FlatBufferModel from buffer"):
+        load(tmp_path)
+
+
+def test_damaged_metadata_is_an_error_of_its_own() -> None:
+    model = (version(WITH_SIGNATURES) / "model.tflite").read_bytes()
+    random = np.random.default_rng(0)
+    for _ in range(500):
+        damaged = bytearray(model)
+        for position in random.integers(8, len(model), 8):
+            damaged[position] = random.integers(256)
+        with suppress(ServingError):
+            read_signature_defs(bytes(damaged))
