@@ -15,6 +15,7 @@ from aspira.contracts.tensors import Tensors
 from aspira.lifecycle.manager import Manager
 from aspira.lifecycle.options import LifecycleOptions
 from aspira.lifecycle.version_state import VersionState
+from aspira.platforms import RuntimeLoaders
 from aspira.settings import ModelOptions, Settings
 from aspira.testing.toy_servable import ToyServable
 
@@ -89,9 +90,11 @@ def config_list(*entries: str) -> str:
 
 
 @asynccontextmanager
-async def running(settings: Settings) -> AsyncIterator[Server]:
+async def running(
+    settings: Settings, *, make_runtime_loader: RuntimeLoaders = make_toy_loader
+) -> AsyncIterator[Server]:
     """A started server with every version loaded that can be, drained at the end."""
-    server = Server(settings, make_runtime_loader=make_toy_loader)
+    server = Server(settings, make_runtime_loader=make_runtime_loader)
     await server.start()
     await _wait_loaded(server._manager)
     try:
@@ -114,11 +117,13 @@ async def _wait_loaded(manager: Manager[BatchedServable]) -> None:
     )
 
 
-def ask(settings: Settings, *requests: Request) -> list[Answer]:
+def ask(
+    settings: Settings, *requests: Request, make_runtime_loader: RuntimeLoaders = make_toy_loader
+) -> list[Answer]:
     """The answers of a server that runs as long as it takes."""
 
     async def run() -> list[Answer]:
-        async with running(settings) as server:
+        async with running(settings, make_runtime_loader=make_runtime_loader) as server:
             return [await exchange(server.application, request=request) for request in requests]
 
     return asyncio.run(run())

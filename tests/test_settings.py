@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from aspira.batching.options import BatchingOptions
-from aspira.contracts.errors import InvalidArgument
+from aspira.contracts.errors import InvalidArgument, Unimplemented
 from aspira.frontends.listeners.options import ListenerOptions
 from aspira.lifecycle.options import LifecycleOptions
 from aspira.runtimes.options import TensorflowOptions
@@ -76,13 +76,14 @@ def test_infinite_values_survive_too() -> None:
             SERVABLE, listener=ListenerOptions(grpc_port=0, rest_port=0, grpc_socket_path="/s")
         ),
         replace(SERVABLE, listener=ListenerOptions(grpc_port=8500, rest_port=0)),
+        replace(SERVABLE, listener=ListenerOptions(ssl_config_file="/s")),
         replace(SERVABLE, tensorflow=TensorflowOptions(session_parallelism=2)),
         replace(
             SERVABLE,
             tensorflow=TensorflowOptions(intra_op_parallelism=2, inter_op_parallelism=2),
         ),
     ],
-    ids=["path", "config file", "socket", "one port", "session threads", "op threads"],
+    ids=["path", "config file", "socket", "one port", "encrypted", "session threads", "op threads"],
 )
 def test_settings_that_agree_pass(settings: Settings) -> None:
     check_settings(settings)
@@ -124,6 +125,10 @@ def test_settings_that_agree_pass(settings: Settings) -> None:
             ),
         ),
         (
+            replace(SERVABLE, listener=ListenerOptions(use_alts=True, ssl_config_file="/s")),
+            "Either use_alts_credentials must be false or ssl_config_file must be empty.",
+        ),
+        (
             replace(SERVABLE, lifecycle=LifecycleOptions(num_load_threads=-1)),
             "--num_load_threads is -1; it cannot be less than 0",
         ),
@@ -141,3 +146,11 @@ def test_settings_that_contradict_themselves_are_refused(settings: Settings, tex
     with pytest.raises(InvalidArgument) as caught:
         check_settings(settings)
     assert caught.value.message == text
+
+
+def test_encryption_that_is_not_there_is_never_left_out() -> None:
+    with pytest.raises(Unimplemented) as caught:
+        check_settings(replace(SERVABLE, listener=ListenerOptions(use_alts=True)))
+    assert caught.value.message == (
+        "--use_alts_credentials is not supported; use --ssl_config_file"
+    )

@@ -13,6 +13,7 @@ from aspira.contracts.events import EventBus
 from aspira.contracts.identity import ModelName
 from aspira.contracts.tensors import Tensors
 from aspira.frontends.grpc.asgi import GrpcApplication
+from aspira.frontends.grpc.examples import ExamplesServicer
 from aspira.frontends.grpc.health import HealthServicer
 from aspira.frontends.grpc.methods import Method, Methods
 from aspira.frontends.grpc.model_service import ModelServicer
@@ -27,13 +28,19 @@ from aspira.observability.logging import EventLogger
 from aspira.observability.subscribers import ServingMetrics
 from aspira.platforms import Platforms, RuntimeLoaders, make_runtime_loader
 from aspira.routing.table import RoutingTable
+from aspira.service.config_watch import ConfigWatch
 from aspira.service.drain import RequestGate
 from aspira.service.inference import InferenceService, Router
-from aspira.service.model_config import ModelConfigs, decode_model_configs, single_model_configs
+from aspira.service.model_config import (
+    ModelConfigs,
+    decode_model_configs,
+    parse_model_config_text,
+    single_model_configs,
+)
 from aspira.service.models import ModelsService
 from aspira.settings import DEFAULT_METRICS_PATH, ModelOptions, ProcessOptions, Settings
 from aspira.wire.monitoring_config import make_monitoring_config
-from aspira.wire.text_format import parse_text_file
+from aspira.wire.text_format import parse_text_file, read_text_file
 
 _logger = logging.getLogger(__name__)
 
@@ -71,7 +78,11 @@ class Server:
         )
         router = Router(RoutingTable())
         self.gate = RequestGate()
-        inference = InferenceService(self._manager, router=router)
+        inference = InferenceService(
+            self._manager,
+            router=router,
+            is_method_name_checked=settings.service.is_method_name_checked,
+        )
         self._models = ModelsService(
             self._manager,
             source=self._source,
@@ -79,14 +90,13 @@ class Server:
             inference=inference,
             allow_labels_for_unavailable=settings.models.allow_labels_for_unavailable,
         )
-        prediction = PredictionServicer(
-            inference,
-            models=self._models,
-            events=events,
-            clock=clock,
-            use_tensor_content=settings.grpc.use_tensor_content,
+        self._config_watch = ConfigWatch(
+            Path(settings.models.config_file),
+            reload=self._models.reload,
+            poll_interval_s=settings.models.config_poll_interval_s,
         )
-        self.methods = self._collect_methods(prediction)
+        self.clock = clock
+        self.methods = self._collect_methods(inference, events=events)
         rest = RestHandler(
             inference,
             models=self._models,
@@ -95,7 +105,6 @@ class Server:
             clock=clock,
             metrics=_metrics_page(settings.process, metrics=metrics),
         )
-        self.clock = clock
         self.rest_application = RestApplication(
             rest, gate=self.gate, clock=clock, options=settings.rest
         )
@@ -119,12 +128,15 @@ class Server:
         await self._models.wait_settled(configs)
         for reason in self._models.unavailable().values():
             _logger.error("Serving without a model: %s", reason)
+        if self._settings.models.config_file:
+            self._config_watch.start(configs)
 
     async def drain(self, *, grace_s: float) -> bool:
         """Refuse new requests, finish those in flight, unload. False if `grace_s` was too short."""
         self.gate.close()
         try:
             async with asyncio.timeout(grace_s):
+                await self._config_watch.stop()
                 await self._source.stop()
                 await self.gate.wait_empty()
                 await self._manager.stop()
@@ -142,9 +154,17 @@ class Server:
             return self.gate.is_open and not unavailable
         return None
 
-    def _collect_methods(self, prediction: PredictionServicer) -> Methods:
+    def _collect_methods(self, inference: InferenceService, *, events: EventBus) -> Methods:
+        prediction = PredictionServicer(
+            inference,
+            models=self._models,
+            events=events,
+            clock=self.clock,
+            use_tensor_content=self._settings.grpc.use_tensor_content,
+        )
         methods: dict[str, Method] = {
             **prediction.methods(),
+            **ExamplesServicer(inference, events=events, clock=self.clock).methods(),
             **ModelServicer(self._models).methods(),
         }
         if self._settings.grpc.is_health_enabled:
@@ -160,10 +180,8 @@ def read_model_configs(options: ModelOptions) -> ModelConfigs:
     """
     if not options.config_file:
         return single_model_configs(MonitoredModel(ModelName(options.name), options.base_path))
-    from tensorflow_serving.config import model_server_config_pb2
-
-    message = model_server_config_pb2.ModelServerConfig()
-    parse_text_file(Path(options.config_file), into=message)
+    text = read_text_file(Path(options.config_file))
+    message = parse_model_config_text(text, origin=options.config_file)
     return decode_model_configs(message) or {}
 
 

@@ -7,12 +7,13 @@ from enum import Enum
 from typing import Any, get_type_hints
 
 from aspira.batching.options import BatchingOptions
-from aspira.contracts.errors import InvalidArgument
+from aspira.contracts.errors import InvalidArgument, Unimplemented
 from aspira.frontends.grpc.options import GrpcOptions
 from aspira.frontends.listeners.options import ListenerOptions
 from aspira.frontends.rest.options import RestOptions
 from aspira.lifecycle.options import LifecycleOptions
 from aspira.runtimes.options import LitertOptions, TensorflowOptions, WarmupOptions
+from aspira.service.options import ServiceOptions
 
 DEFAULT_METRICS_PATH = "/monitoring/prometheus/metrics"
 
@@ -37,6 +38,9 @@ class ModelOptions:
 
     config_file: str = ""
     """A text ModelServerConfig; wins over name and path."""
+
+    config_poll_interval_s: float = 0.0
+    """Seconds between looks at the file for a change; 0 or less means none."""
 
     allow_labels_for_unavailable: bool = False
     """A label not in use yet may name a version that is not available."""
@@ -69,6 +73,7 @@ class Settings:
     litert: LitertOptions = field(default_factory=LitertOptions)
     warmup: WarmupOptions = field(default_factory=WarmupOptions)
     batching: BatchingOptions = field(default_factory=BatchingOptions)
+    service: ServiceOptions = field(default_factory=ServiceOptions)
     listener: ListenerOptions = field(default_factory=ListenerOptions)
     grpc: GrpcOptions = field(default_factory=GrpcOptions)
     rest: RestOptions = field(default_factory=RestOptions)
@@ -80,6 +85,7 @@ def check_settings(settings: Settings) -> None:
 
     Raises:
         InvalidArgument: the texts are TensorFlow Serving's where it has one.
+        Unimplemented: what cannot be left out and is not there.
     """
     listener, models, tensorflow = settings.listener, settings.models, settings.tensorflow
     if not listener.grpc_port and not listener.grpc_socket_path:
@@ -110,6 +116,17 @@ def check_settings(settings: Settings) -> None:
             "server_options.tensorflow_inter_op_parallelism) separately. You cannot configure all."
         )
     _check_thread_counts(settings)
+    _check_credentials(listener)
+
+
+def _check_credentials(listener: ListenerOptions) -> None:
+    if listener.use_alts and listener.ssl_config_file:
+        raise InvalidArgument(
+            "Either use_alts_credentials must be false or ssl_config_file must be empty."
+        )
+    if listener.use_alts:
+        # Never served without: somebody relies on the encryption.
+        raise Unimplemented("--use_alts_credentials is not supported; use --ssl_config_file")
 
 
 def _check_thread_counts(settings: Settings) -> None:

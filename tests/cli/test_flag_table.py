@@ -3,7 +3,7 @@ from typing import Any
 import pytest
 
 from aspira.cli.flag_table import server_flags
-from aspira.cli.flags import Flag, FlagValue, parse_flags
+from aspira.cli.flags import Flag, FlagValue, flag_kind, parse_flags
 from aspira.contracts.errors import InvalidArgument
 from aspira.settings import Settings
 
@@ -17,6 +17,11 @@ TENSORFLOW_SERVING_DEFAULTS: dict[str, FlagValue] = {
     "rest_api_enable_cors_support": False,
     "allow_version_labels_for_unavailable_models": False,
     "model_config_file": "",
+    "model_config_file_poll_wait_seconds": 0,
+    "ssl_config_file": "",
+    "use_alts_credentials": False,
+    "grpc_channel_arguments": "",
+    "mixed_precision": "",
     "model_name": "default",
     "model_base_path": "",
     "num_load_threads": 0,
@@ -29,15 +34,24 @@ TENSORFLOW_SERVING_DEFAULTS: dict[str, FlagValue] = {
     "tensorflow_intra_op_parallelism": 0,
     "tensorflow_inter_op_parallelism": 0,
     "per_process_gpu_memory_fraction": 0.0,
+    "prefer_tflite_model": False,
+    "num_tflite_pools": 0,
     "saved_model_tags": "serve",
     "enable_model_warmup": True,
     "num_request_iterations_for_warmup": 0,
     "monitoring_config_file": "",
+    "enable_signature_method_name_check": False,
     "enable_grpc_healthcheck_service": False,
     "enable_serialization_as_tensor_content": False,
 }
 # Health is told unless it is turned off; its options class says so.
 OTHER_DEFAULTS = {"enable_grpc_healthcheck_service": True}
+# Where not every text fits.
+OTHER_VALUES = {
+    "listener": "portable",
+    "mixed_precision": "bfloat16",
+    "grpc_channel_arguments": "grpc.max_concurrent_streams=7",
+}
 OWN_FLAGS = {"host", "listener", "shutdown_grace_seconds", "num_run_threads"}
 
 
@@ -63,9 +77,9 @@ def test_the_default_shown_is_the_settings_default(flag: Flag) -> None:
 
 @pytest.mark.parametrize("flag", FLAGS, ids=lambda flag: flag.name)
 def test_a_flag_changes_the_setting_it_names_and_no_other(flag: Flag) -> None:
-    other = {"listener": "portable"}.get(flag.name)
+    other = OTHER_VALUES.get(flag.name)
     if other is None:
-        other = {"bool": text_of(not flag.default), "string": "/x"}.get(flag.kind, "7")
+        other = {"bool": text_of(not flag.default), "string": "/x"}.get(flag_kind(flag), "7")
     changed = parse(f"--{flag.name}={other}")
     differing = {
         candidate.name
@@ -137,3 +151,26 @@ def test_an_unknown_listener_is_refused(listener: str) -> None:
     with pytest.raises(InvalidArgument) as caught:
         parse(f"--listener={listener}")
     assert caught.value.message == f"Couldn't interpret value {listener} for flag listener."
+
+
+def test_channel_arguments_are_separated_by_commas() -> None:
+    settings = parse("--grpc_channel_arguments=grpc.a=1,grpc.b=c=d,")
+    assert settings.listener.grpc_channel_arguments == ("grpc.a=1", "grpc.b=c=d")
+
+
+@pytest.mark.parametrize("text", ["grpc.a", "grpc.a=", "=1", "grpc.a=1,grpc.b"])
+def test_a_channel_argument_without_name_or_value_is_refused(text: str) -> None:
+    with pytest.raises(InvalidArgument) as caught:
+        parse(f"--grpc_channel_arguments={text}")
+    assert caught.value.message == (
+        f"Couldn't interpret value {text} for flag grpc_channel_arguments."
+    )
+
+
+@pytest.mark.parametrize("precision", ["float16", "BFLOAT16", "on"])
+def test_an_unknown_precision_is_refused(precision: str) -> None:
+    with pytest.raises(InvalidArgument) as caught:
+        parse(f"--mixed_precision={precision}")
+    assert caught.value.message == (
+        f"Couldn't interpret value {precision} for flag mixed_precision."
+    )

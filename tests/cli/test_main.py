@@ -6,6 +6,7 @@ import pytest
 
 from aspira.cli import main
 from aspira.cli.flag_table import server_flags
+from aspira.cli.foreign_flags import FOREIGN_FLAGS
 from aspira.settings import Settings
 
 EXIT_FAILED = 255
@@ -76,7 +77,7 @@ def test_serve_help_lists_every_flag(
     assert main.run(["serve", *arguments]) == 0
     printed = capsys.readouterr().out
     assert printed.startswith("usage: aspira serve\nFlags:\n")
-    for flag in server_flags(default_rest_port=8501):
+    for flag in (*server_flags(default_rest_port=8501), *FOREIGN_FLAGS):
         assert f"\t--{flag.name}=" in printed
     assert "--rest_api_port=8501 " in printed
     assert served == []
@@ -92,7 +93,7 @@ def test_serve_serves_what_the_flags_say(served: list[Settings]) -> None:
 
 @pytest.mark.parametrize(
     "argument",
-    ["--prot=1", "--enable_batching", "--ssl_config_file=/x", "m", "--port", "--"],
+    ["--prot=1", "--ssl_config=/x", "--grpc_max_threads", "m", "--port", "--"],
 )
 def test_serve_refuses_what_it_does_not_know_by_name(
     argument: str, served: list[Settings], capsys: pytest.CaptureFixture[str]
@@ -107,13 +108,48 @@ def test_serve_refuses_what_it_does_not_know_by_name(
     assert served == []
 
 
+def test_serve_refuses_what_is_not_supported_with_the_reason(
+    served: list[Settings], capsys: pytest.CaptureFixture[str]
+) -> None:
+    arguments = ["--model_base_path=/m", "--enable_batching", "--platform_config_file=/p"]
+    assert main.run(["serve", *arguments]) == EXIT_FAILED
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    assert printed.err == (
+        "aspira serve: --enable_batching is not supported: requests are not batched by the "
+        "server yet\n"
+    )
+    assert served == []
+
+
+def test_serve_accepts_what_has_no_effect_and_says_so(
+    served: list[Settings], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main.run(["serve", "--model_base_path=/m", "--skip_initialize_tpu"]) == 17
+    assert capsys.readouterr().err == (
+        "INFO: --skip_initialize_tpu has no effect here: no TPU is initialized in the first place\n"
+    )
+    assert len(served) == 1
+
+
+def test_serve_is_silent_about_foreign_flags_that_ask_for_nothing(
+    served: list[Settings], capsys: pytest.CaptureFixture[str]
+) -> None:
+    arguments = ["--enable_batching=false", "--enable_profiler=false", "--flush_filesystem_caches"]
+    assert main.run(["serve", *arguments]) == 17
+    printed = capsys.readouterr()
+    assert (printed.out, printed.err) == ("", "")
+    assert len(served) == 1
+
+
 def test_serve_refuses_a_value_that_does_not_fit(
     served: list[Settings], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main.run(["serve", "--port=http"]) == EXIT_FAILED
-    assert capsys.readouterr().err == (
-        "aspira serve: Couldn't interpret value http for flag port.\n"
-    )
+    for name in ("port", "grpc_max_threads"):
+        assert main.run(["serve", f"--{name}=many"]) == EXIT_FAILED
+        assert capsys.readouterr().err == (
+            f"aspira serve: Couldn't interpret value many for flag {name}.\n"
+        )
     assert served == []
 
 

@@ -46,16 +46,44 @@ def test_rest_and_metrics_are_off_unless_asked_for(served: list[Settings]) -> No
 def test_unknown_arguments_are_told_and_tolerated(
     served: list[Settings], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    arguments = ["--enable_batching", "--port=1", "--grpc_max_threads=8", "stray"]
+    arguments = ["--no_such_flag", "--port=1", "--grpc_max_thread=8", "stray"]
     assert tensorflow_model_server.run(arguments) == 17
     (settings,) = served
     assert settings.listener.grpc_port == 1
     printed = capsys.readouterr()
-    assert printed.out.startswith(f"unknown argument: --enable_batching\n{USAGE}")
+    assert printed.out.startswith(f"unknown argument: --no_such_flag\n{USAGE}")
     assert printed.err == "".join(
         f"WARNING: ignoring unknown argument {argument}: it has NO EFFECT here\n"
-        for argument in ("--enable_batching", "--grpc_max_threads=8", "stray")
+        for argument in ("--no_such_flag", "--grpc_max_thread=8", "stray")
     )
+
+
+def test_what_is_not_supported_or_has_no_effect_is_told_and_tolerated(
+    served: list[Settings], capsys: pytest.CaptureFixture[str]
+) -> None:
+    arguments = ["--grpc_max_threads=8", "--enable_batching", "--xla_cpu_compilation_enabled"]
+    assert tensorflow_model_server.run(["--model_base_path=/m", *arguments]) == 17
+    assert len(served) == 1
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    assert printed.err == (
+        "WARNING: --enable_batching is NOT SUPPORTED and has NO EFFECT here: requests are not "
+        "batched by the server yet\n"
+        "INFO: --grpc_max_threads has no effect here: one event loop serves all connections; "
+        "--num_run_threads bounds the runs of a model\n"
+        "INFO: --xla_cpu_compilation_enabled has no effect here: XLA is never turned off: a model "
+        "that asks to be compiled is compiled\n"
+    )
+
+
+def test_foreign_flags_that_ask_for_nothing_are_silent(
+    served: list[Settings], capsys: pytest.CaptureFixture[str]
+) -> None:
+    arguments = ["--enable_batching=false", "--batching_parameters_file="]
+    assert tensorflow_model_server.run(arguments) == 17
+    printed = capsys.readouterr()
+    assert (printed.out, printed.err) == ("", "")
+    assert len(served) == 1
 
 
 def test_a_value_that_does_not_fit_ends_the_command(

@@ -83,7 +83,7 @@ def play(
     *,
     policy: TransitionPolicy = next_availability_preserving,
     max_num_load_retries: int = 0,
-    load_retry_interval_s: float = 0.0,
+    load_retry_interval_s: float = AN_HOUR_S,
     num_load_threads: int = 0,
 ) -> Bench:
     """Run a scenario and stop its manager, which unloads everything there still is."""
@@ -276,7 +276,7 @@ def test_a_load_is_tried_again() -> None:
         await bench.wait({1: READY})
         assert bench.error(1) is None
 
-    bench = play(scenario, max_num_load_retries=2)
+    bench = play(scenario, max_num_load_retries=2, load_retry_interval_s=0.0)
     assert bench.loaders.num_loads[1] == 3
     failures = [event for event in bench.events if isinstance(event, LoadAttemptFailed)]
     assert [(str(e.error), e.retries_left) for e in failures] == [
@@ -317,7 +317,7 @@ def test_when_no_try_is_left_it_has_failed_and_is_left_alone() -> None:
         bench.aspire(1, base="/elsewhere")
         assert bench.states() == {1: FAILED}
 
-    bench = play(scenario, max_num_load_retries=1)
+    bench = play(scenario, max_num_load_retries=1, load_retry_interval_s=0.0)
     assert bench.loaders.num_loads[1] == 2
     failures = [event for event in bench.events if isinstance(event, LoadAttemptFailed)]
     assert [event.retries_left for event in failures] == [1, 0]

@@ -13,7 +13,7 @@ from aspira.contracts.errors import ServingError
 from aspira.contracts.signatures import Signature, TensorSpec
 from aspira.contracts.tensors import DataType
 from aspira.frontends.rest.json_response import encode_error, encode_predictions
-from aspira.frontends.rest.json_tensors import decode_inputs, parse_predict_body
+from aspira.frontends.rest.json_tensors import decode_inputs, parse_inference_body
 
 NUMBER_TYPES = (
     DataType.FLOAT,
@@ -36,7 +36,7 @@ def read_back(outputs: dict[str, np.ndarray], *, is_row_format: bool) -> dict[st
     answered, asked = (b"predictions", b"instances") if is_row_format else (b"outputs", b"inputs")
     request = body.replace(answered, asked, 1)
     specs = {name: TensorSpec(type_of(tensor), None) for name, tensor in outputs.items()}
-    decoded = decode_inputs(parse_predict_body(request), signature=Signature(specs, {}))
+    decoded = decode_inputs(parse_inference_body(request), signature=Signature(specs, {}))
     assert decoded.is_row_format == is_row_format
     return decoded.inputs
 
@@ -116,7 +116,7 @@ VALUES = st.recursive(
 
 def try_decode(body: bytes, signature: Signature) -> None:
     with contextlib.suppress(ServingError):
-        decode_inputs(parse_predict_body(body), signature=signature)
+        decode_inputs(parse_inference_body(body), signature=signature)
 
 
 @given(key=st.sampled_from(["instances", "inputs"]), value=VALUES, signature=SIGNATURES)

@@ -12,6 +12,7 @@ from aspira.contracts.clock import SystemClock
 from aspira.contracts.errors import (
     DeadlineExceeded,
     FailedPrecondition,
+    Internal,
     InvalidArgument,
     NotFound,
     ServingError,
@@ -26,6 +27,8 @@ from aspira.lifecycle.source import Aspired
 from aspira.routing.table import RoutingTable
 from aspira.service.inference import InferenceService, Router
 from aspira.testing.toy_servable import ToyServable
+from example_toys import FixedServable, signature_of
+from example_toys import play as play_examples
 
 M = ModelName("m")
 X = np.float32([1, 2, 5])
@@ -174,3 +177,31 @@ def test_many_at_once() -> None:
         assert found == [number / 2 + 2 for number in range(100)]
 
     play(scenario)
+
+
+@pytest.mark.parametrize("method_name", ["", "tensorflow/serving/other"])
+def test_method_names_are_checked_if_told_so(method_name: str) -> None:
+    servable = FixedServable({"serving_default": signature_of("scores", method_name=method_name)})
+
+    async def scenario(service: InferenceService) -> None:
+        with pytest.raises(Internal) as caught:
+            await service.predict(request(inputs={}))
+        assert caught.value.message == (
+            "Expected prediction signature method_name to be one of {tensorflow/serving/predict, "
+            f"tensorflow/serving/classify, tensorflow/serving/regress}}. Was: {method_name}"
+        )
+
+    play_examples(scenario, servable=servable, is_method_name_checked=True)
+
+
+@pytest.mark.parametrize("method_name", ["predict", "classify", "regress"])
+def test_predict_may_ask_signatures_of_all_three_methods(method_name: str) -> None:
+    signature = signature_of("scores", method_name=f"tensorflow/serving/{method_name}")
+
+    async def scenario(service: InferenceService) -> None:
+        asked = request(inputs={"inputs": np.array([b""], object)})
+        response = await service.predict(asked)
+        assert response.outputs.keys() == {"scores"}
+
+    servable = FixedServable({"serving_default": signature})
+    play_examples(scenario, servable=servable, is_method_name_checked=True)

@@ -14,6 +14,7 @@ from aspira.service.model_config import (
     cannot_transition,
     check_transition,
     decode_model_configs,
+    parse_model_config_text,
     single_model_configs,
 )
 
@@ -168,4 +169,18 @@ def test_a_list_stays_a_list() -> None:
     assert error.message == (
         "Cannot transition to requested config. It is only legal to transition from one "
         "ModelConfigList to another."
+    )
+
+
+def test_the_text_of_a_file_is_parsed() -> None:
+    message = parse_model_config_text("model_config_list { config { name: 'm' } }", origin="file")
+    assert [entry.name for entry in message.model_config_list.config] == ["m"]
+
+
+def test_a_text_that_does_not_parse_is_refused_with_its_origin() -> None:
+    with pytest.raises(InvalidArgument) as caught:
+        parse_model_config_text("model_config {}", origin="models.config")
+    assert caught.value.message.startswith(
+        "Invalid protobuf file: 'models.config': Error parsing text-format "
+        "tensorflow.serving.ModelServerConfig: 1:1"
     )

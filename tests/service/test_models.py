@@ -426,6 +426,7 @@ def test_a_label_that_stays_is_not_checked_again(tmp_path: Path) -> None:
         shop.write("n", 1)
         config = shop.config("m", labels={"stable": 1})
         await shop.start(config)
+        await shop.manager.wait_until(lambda: shop.states("m") == {1: READY, 2: READY})
         (tmp_path / "m" / "1").rename(tmp_path / "m" / "old")
         await shop.source.scan()
         await shop.manager.wait_until(lambda: shop.states("m") == {1: GONE, 2: READY})

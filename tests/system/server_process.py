@@ -23,10 +23,12 @@ class ServerProcess:
         *flags: str,
         log: Path,
         command: str = "aspira",
+        scheme: str = "http",
         environment: Mapping[str, str] | None = None,
     ) -> None:
         self.grpc_port, self.rest_port = free_ports(2)
         self.log = log
+        self.rest_url = f"{scheme}://127.0.0.1:{self.rest_port}"
         program = Path(sys.executable).with_name(command)
         subcommand = ["serve"] if command == "aspira" else []
         self.arguments = [
@@ -43,10 +45,6 @@ class ServerProcess:
     @property
     def grpc_target(self) -> str:
         return f"127.0.0.1:{self.grpc_port}"
-
-    @property
-    def rest_url(self) -> str:
-        return f"http://127.0.0.1:{self.rest_port}"
 
     @property
     def pid(self) -> int:

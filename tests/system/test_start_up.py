@@ -110,3 +110,39 @@ def test_a_unix_socket_and_a_monitoring_file(base_path: Path, tmp_path: Path) ->
         page = requests.get(f"{server.rest_url}/metrics", timeout=30)
         assert page.headers["content-type"] == "text/plain"
         assert page.text.startswith("# TYPE ")
+
+
+@pytest.mark.parametrize("listener", ["envoy", "portable"])
+def test_channel_arguments_are_taken_or_named(
+    listener: str, base_path: Path, tmp_path: Path
+) -> None:
+    known = (
+        "grpc.max_concurrent_streams=10,grpc.keepalive_time_ms=30000,"
+        "grpc.max_connection_idle_ms=60000,grpc.max_connection_age_ms=600000"
+    )
+    with ServerProcess(
+        f"--listener={listener}",
+        f"--model_base_path={base_path}",
+        f"--grpc_channel_arguments={known},grpc.http2.max_frame_size=32768",
+        log=tmp_path / "log",
+    ) as server:
+        url = f"{server.rest_url}/v1/models/default:predict"
+        answer = requests.post(url, json={"instances": [1.0]}, timeout=30)
+        assert answer.json() == {"predictions": [2.5]}
+        warning = (
+            "WARNING: grpc.http2.max_frame_size=32768 of --grpc_channel_arguments has NO EFFECT "
+            "with the Envoy listener; --listener=portable passes everything to gRPC\n"
+        )
+        assert (warning in server.output()) == (listener == "envoy")
+
+
+def test_alts_is_refused(base_path: Path, tmp_path: Path) -> None:
+    flags = (f"--model_base_path={base_path}", "--use_alts_credentials")
+    for command in ("aspira", "tensorflow_model_server"):
+        server = ServerProcess(*flags, log=tmp_path / "log", command=command)
+        status, said = run_to_end(server)
+        assert status == 255
+        assert said == (
+            "Failed to start server. Error: UNIMPLEMENTED: --use_alts_credentials is not "
+            "supported; use --ssl_config_file\n"
+        )

@@ -5,7 +5,7 @@ from tensorflow.core.protobuf import meta_graph_pb2
 from aspira.contracts.errors import InvalidArgument
 from aspira.contracts.signatures import CLASSIFY_METHOD, Signature, TensorSpec
 from aspira.contracts.tensors import DataType
-from aspira.wire.signature_def import decode_signature, encode_signature
+from aspira.wire.signature_def import decode_signature, describe_signature, encode_signature
 from aspira.wire.tensor_proto import encode_tensor
 
 
@@ -75,3 +75,16 @@ def test_an_unknown_size_is_minus_one() -> None:
     assert [dim.size for dim in message.inputs["x"].tensor_shape.dim] == [-1, 3]
     assert message.inputs["x"].name == "x:0"
     assert message.inputs["x"].dtype == DataType.FLOAT
+
+
+def test_description_is_text_format() -> None:
+    signature = Signature(
+        inputs={"x": TensorSpec(DataType.FLOAT, (None,), "x:0")},
+        outputs={},
+        method_name=CLASSIFY_METHOD,
+    )
+    assert describe_signature(signature) == (
+        'inputs {\n  key: "x"\n  value {\n    name: "x:0"\n    dtype: DT_FLOAT\n'
+        "    tensor_shape {\n      dim {\n        size: -1\n      }\n    }\n  }\n}\n"
+        'method_name: "tensorflow/serving/classify"\n'
+    )

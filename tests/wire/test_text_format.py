@@ -4,7 +4,12 @@ import pytest
 from tensorflow_serving.config import model_server_config_pb2
 
 from aspira.contracts.errors import InvalidArgument, NotFound
-from aspira.wire.text_format import parse_text, parse_text_file
+from aspira.wire.text_format import (
+    parse_secret_file,
+    parse_text,
+    parse_text_file,
+    read_text_file,
+)
 
 
 def config() -> model_server_config_pb2.ModelServerConfig:
@@ -66,3 +71,48 @@ def test_a_file_that_is_not_text(tmp_path: Path) -> None:
     with pytest.raises(InvalidArgument) as caught:
         parse_text_file(file, into=config())
     assert caught.value.message == f"Invalid protobuf file: '{file}': it is not UTF-8 text"
+
+
+def test_a_file_is_read_as_it_is(tmp_path: Path) -> None:
+    file = tmp_path / "text"
+    file.write_text("ä\n", encoding="utf-8")
+    assert read_text_file(file) == "ä\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "place"),
+    [
+        ("model_config_list {\n  config { base_path: 'a secret }\n}", "2:23"),
+        ("model_config_list {\n  config { secret: 'x' }\n}", "2:12"),
+        ("model_config_list { config { name: secret } }", "1:36"),
+        ("model_config_list { config { name: 'secret\\xzz' } }", "1:36"),
+    ],
+)
+def test_a_mistake_in_a_secret_file_is_told_without_its_text(
+    tmp_path: Path, text: str, place: str
+) -> None:
+    file = tmp_path / "models.config"
+    file.write_text(text)
+    with pytest.raises(InvalidArgument) as caught:
+        parse_secret_file(file, into=config())
+    assert caught.value.message == (
+        f"Invalid protobuf file: '{file}': Error parsing text-format "
+        f"tensorflow.serving.ModelServerConfig: {place}: not understood (the line is not shown, "
+        "as it may hold a secret)"
+    )
+    assert caught.value.__cause__ is None
+
+
+def test_a_secret_file_is_read(tmp_path: Path) -> None:
+    file = tmp_path / "models.config"
+    file.write_text("model_config_list { config { name: 'm' } }")
+    message = config()
+    parse_secret_file(file, into=message)
+    assert message.model_config_list.config[0].name == "m"
+
+
+def test_a_secret_file_that_is_missing_is_told(tmp_path: Path) -> None:
+    file = tmp_path / "nothing"
+    with pytest.raises(NotFound) as caught:
+        parse_secret_file(file, into=config())
+    assert caught.value.message == f"{file}; No such file or directory"

@@ -1,6 +1,7 @@
 """Every flag of a server, in TensorFlow Serving's order, then ours."""
 
 from aspira.cli.flags import Flag
+from aspira.frontends.listeners.channel_arguments import split_channel_arguments
 
 _MICROS = 1e-6
 _MILLIS = 1e-3
@@ -14,6 +15,12 @@ def _choose_listener(text: str) -> str:
 
 def _split_tags(text: str) -> tuple[str, ...]:
     return tuple(tag.strip() for tag in text.split(",") if tag.strip())
+
+
+def _choose_mixed_precision(text: str) -> str:
+    if text not in {"", "bfloat16"}:
+        raise ValueError(text)
+    return text
 
 
 def server_flags(*, default_rest_port: int) -> tuple[Flag, ...]:
@@ -39,6 +46,12 @@ def _network_flags(default_rest_port: int) -> tuple[Flag, ...]:
              help="Encode gRPC outputs as tensor_content."),
         Flag("monitoring_config_file", "process.monitoring_config_file", "",
              "A text MonitoringConfig: whether and where metrics are served on the REST port."),
+        Flag("ssl_config_file", "listener.ssl_config_file", "",
+             "A text SSLConfig: key and certificates with which gRPC and REST are encrypted."),
+        Flag("use_alts_credentials", "listener.use_alts", default=False,
+             help="Google's ALTS in place of TLS. Refused: use ssl_config_file."),
+        Flag("grpc_channel_arguments", "listener.grpc_channel_arguments", "",
+             "Comma-separated name=value pairs for gRPC's server.", split_channel_arguments),
     )  # fmt: skip
 
 
@@ -49,6 +62,8 @@ def _model_flags() -> tuple[Flag, ...]:
              help="A label not in use yet may be assigned to a version that is not available."),
         Flag("model_config_file", "models.config_file", "",
              "A text ModelServerConfig. If set, model_name and model_base_path are ignored."),
+        Flag("model_config_file_poll_wait_seconds", "models.config_poll_interval_s", 0,
+             "Seconds between looks at the config file for a change. 0 or less means never."),
         Flag("model_name", "models.name", "default", "Name of the model, without a config file."),
         Flag("model_base_path", "models.base_path", "",
              "Directory of the model, holding numeric version directories."),
@@ -84,10 +99,14 @@ def _runtime_flags() -> tuple[Flag, ...]:
              "Interpreters of a TFLite model. 0 means one per CPU."),
         Flag("saved_model_tags", "tensorflow.saved_model_tags", "serve",
              "Comma-separated tags of the MetaGraph to load.", _split_tags),
+        Flag("mixed_precision", "tensorflow.mixed_precision", "",
+             "bfloat16 lets TensorFlow compute in it where that is safe.", _choose_mixed_precision),
         Flag("enable_model_warmup", "warmup.is_enabled", default=True,
              help="Replay a model's warm-up records before it serves."),
         Flag("num_request_iterations_for_warmup", "warmup.num_request_iterations", 0,
              "Runs of each warm-up record. 0 means one.", lambda value: max(value, 1)),
+        Flag("enable_signature_method_name_check", "service.is_method_name_checked", default=False,
+             help="Ask a signature only by the API that its method_name is for."),
     )  # fmt: skip
 
 

@@ -1,16 +1,32 @@
 """Flags as TensorFlow Serving has them: `--name=value`, a bare `--name` for true, the last wins."""
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from types import MappingProxyType
-from typing import Any
+from typing import Any, Protocol, TypeVar
 
 from aspira.contracts.errors import InvalidArgument
 from aspira.settings import Settings
 
 FlagValue = str | int | float | bool
 Convert = Callable[[Any], Any]
+
+
+class KnownFlag(Protocol):
+    """What the command line and its help need of a flag."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def default(self) -> FlagValue: ...
+
+    @property
+    def help(self) -> str: ...
+
+
+AnyFlag = TypeVar("AnyFlag", bound=KnownFlag)
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,10 +41,6 @@ class Flag:
     default: FlagValue
     help: str
     convert: Convert | None = None
-
-    @property
-    def kind(self) -> str:
-        return {bool: "bool", int: "int64", float: "float", str: "string"}[type(self.default)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,40 +59,62 @@ def parse_flags(
     Raises:
         InvalidArgument: a known flag with a value that does not fit.
     """
-    by_name = {flag.name: flag for flag in flags}
     unknown: list[str] = []
-    remaining = iter(arguments)
-    for argument in remaining:
-        if argument == "--":
-            unknown += [argument, *remaining]
-            break
-        name, separator, text = argument.removeprefix("--").partition("=")
-        flag = by_name.get(name) if argument.startswith("--") else None
-        if flag is None or (not separator and flag.kind != "bool"):
+    for argument, flag, text in match_flags(arguments, flags=flags):
+        if flag is None:
             unknown.append(argument)
-            continue
-        value = _parse_value(text if separator else "true", flag=flag)
-        settings = _put(settings, flag=flag, value=value)
+        else:
+            value = parse_value(text, flag=flag, convert=flag.convert)
+            settings = _put(settings, flag=flag, value=value)
     return ParsedFlags(settings, tuple(unknown))
 
 
-def usage(flags: tuple[Flag, ...], *, program: str) -> str:
+def match_flags(
+    arguments: Iterable[str], *, flags: Iterable[AnyFlag]
+) -> Iterator[tuple[str, AnyFlag | None, str]]:
+    """Each argument, the flag that it sets, and the value's text; None where it sets none."""
+    by_name = {flag.name: flag for flag in flags}
+    remaining = iter(arguments)
+    for argument in remaining:
+        if argument == "--":
+            yield from ((rest, None, "") for rest in (argument, *remaining))
+            return
+        name, separator, text = argument.removeprefix("--").partition("=")
+        flag = by_name.get(name) if argument.startswith("--") else None
+        if flag is None or (not separator and flag_kind(flag) != "bool"):
+            yield argument, None, ""
+        else:
+            yield argument, flag, text if separator else "true"
+
+
+def flag_kind(flag: KnownFlag) -> str:
+    """The name of its type, as help shows it."""
+    return {bool: "bool", int: "int64", float: "float", str: "string"}[type(flag.default)]
+
+
+def parse_value(text: str, *, flag: KnownFlag, convert: Convert | None = None) -> Any:
+    """The value of a flag.
+
+    Raises:
+        InvalidArgument: the text does not fit its type.
+    """
+    try:
+        value = _PARSERS[flag_kind(flag)](text)
+        return convert(value) if convert else value
+    except (ValueError, KeyError):
+        raise InvalidArgument(f"Couldn't interpret value {text} for flag {flag.name}.") from None
+
+
+def usage(flags: Iterable[KnownFlag], *, program: str) -> str:
     """The help text."""
     lines = [f"usage: {program}", "Flags:"]
     for flag in flags:
-        shown = str(flag.default).lower() if flag.kind == "bool" else str(flag.default)
-        quoted = f'"{shown}"' if flag.kind == "string" else shown
+        kind = flag_kind(flag)
+        shown = str(flag.default).lower() if kind == "bool" else str(flag.default)
+        quoted = f'"{shown}"' if kind == "string" else shown
         name = f"--{flag.name}={quoted}"
-        lines.append(f"\t{name:<33}\t{flag.kind}\t{flag.help}")
+        lines.append(f"\t{name:<33}\t{kind}\t{flag.help}")
     return "\n".join(lines) + "\n"
-
-
-def _parse_value(text: str, *, flag: Flag) -> Any:
-    try:
-        value = _PARSERS[flag.kind](text)
-        return flag.convert(value) if flag.convert else value
-    except (ValueError, KeyError):
-        raise InvalidArgument(f"Couldn't interpret value {text} for flag {flag.name}.") from None
 
 
 def _parse_bool(text: str) -> bool:

@@ -5,7 +5,8 @@ from importlib import metadata
 
 from aspira.cli.flag_table import server_flags
 from aspira.cli.flags import parse_flags, usage
-from aspira.cli.serve import EXIT_FAILED, serve
+from aspira.cli.foreign_flags import FOREIGN_FLAGS, take_foreign_flags
+from aspira.cli.serve import EXIT_FAILED, report, serve
 from aspira.contracts.errors import InvalidArgument
 from aspira.settings import Settings
 
@@ -65,19 +66,24 @@ def _serve(arguments: list[str]) -> int:
     flags = server_flags(default_rest_port=_REST_PORT)
     try:
         parsed = parse_flags(arguments, flags=flags, settings=Settings())
+        foreign = take_foreign_flags(parsed.unknown)
     except InvalidArgument as error:
         return _refuse(error.message)
-    if parsed.unknown[:1] in {("--help",), ("-h",)}:
-        print(usage(flags, program="aspira serve"), end="")
+    if foreign.unknown[:1] in {("--help",), ("-h",)}:
+        print(usage((*flags, *FOREIGN_FLAGS), program="aspira serve"), end="")
         return 0
-    if parsed.unknown[:1] == ("--version",):
+    if foreign.unknown[:1] == ("--version",):
         print(version_text())
         return 0
-    if parsed.unknown:
+    if foreign.unknown:
         return _refuse(
-            f"unknown argument: {parsed.unknown[0]} (flags are written --name=value; "
+            f"unknown argument: {foreign.unknown[0]} (flags are written --name=value; "
             "`aspira serve --help` lists them)"
         )
+    for flag in foreign.unsupported:
+        return _refuse(f"--{flag.name} is not supported: {flag.reason}")
+    for flag in foreign.without_effect:
+        report(f"INFO: --{flag.name} has no effect here: {flag.reason}")
     return serve(parsed.settings)
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 from aspira.cli.signals import ShutdownSignals, end_on_signals
 from aspira.contracts.errors import FailedPrecondition, ServingError
+from aspira.frontends.listeners.channel_arguments import unknown_to_envoy
 from aspira.frontends.listeners.envoy import (
     EnvoyServer,
     describe_exit,
@@ -16,6 +17,7 @@ from aspira.frontends.listeners.envoy import (
     make_command,
 )
 from aspira.frontends.listeners.options import ListenerOptions, check_ports_free
+from aspira.frontends.listeners.tls import Tls, read_tls
 from aspira.settings import ListenerKind, Settings, check_settings, encode_settings
 
 EXIT_FAILED = 255
@@ -31,10 +33,12 @@ def serve(settings: Settings, *, greeting: str = "") -> int:
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "1")
     try:
         check_settings(settings)
+        tls = read_tls(settings.listener.ssl_config_file)
         check_ports_free(settings.listener)
-        kind = choose_listener(settings.process.listener)
-        run = _run_portable if kind is ListenerKind.PORTABLE else _run_envoy
-        return asyncio.run(run(settings, greeting=greeting))
+        if choose_listener(settings.process.listener) is ListenerKind.PORTABLE:
+            return asyncio.run(_run_portable(settings, greeting=greeting, tls=tls))
+        _report_unknown_to_envoy(settings.listener)
+        return asyncio.run(_run_envoy(settings, greeting=greeting, tls=tls))
     except ServingError as error:
         print(f"Failed to start server. Error: {error}", flush=True)
         return EXIT_FAILED
@@ -59,18 +63,19 @@ def report(message: str) -> None:
     print(message, file=sys.stderr, flush=True)
 
 
-async def _run_envoy(settings: Settings, *, greeting: str) -> int:
+async def _run_envoy(settings: Settings, *, greeting: str, tls: Tls | None) -> int:
     with tempfile.TemporaryDirectory(prefix="aspira-") as directory:
-        supervisor = _Supervisor(settings, directory=Path(directory))
+        supervisor = _Supervisor(settings, directory=Path(directory), tls=tls)
         return await supervisor.run(greeting)
 
 
 class _Supervisor:
     """Keeps one Envoy process serving, and takes it down in order."""
 
-    def __init__(self, settings: Settings, *, directory: Path) -> None:
+    def __init__(self, settings: Settings, *, directory: Path, tls: Tls | None) -> None:
         self._settings = settings
         self._directory = directory
+        self._tls = tls
         self._server: EnvoyServer | None = None
 
     async def run(self, greeting: str) -> int:
@@ -106,6 +111,7 @@ class _Supervisor:
             self._settings.listener,
             settings=encode_settings(self._settings),
             directory=self._directory,
+            tls=self._tls,
         )
         server = await EnvoyServer.start(command, directory=self._directory)
         self._server = server
@@ -147,7 +153,7 @@ class _Supervisor:
         os._exit(_EXIT_FORCED)
 
 
-async def _run_portable(settings: Settings, *, greeting: str) -> int:
+async def _run_portable(settings: Settings, *, greeting: str, tls: Tls | None) -> int:
     from aspira.app import Server
     from aspira.frontends.listeners.portable import PortableListener
 
@@ -159,14 +165,15 @@ async def _run_portable(settings: Settings, *, greeting: str) -> int:
     if not starting.done():
         os._exit(0)
     await starting
-    listener = PortableListener(
-        settings.listener,
-        methods=server.methods,
-        rest=server.rest_application,
-        gate=server.gate,
-        clock=server.clock,
-    )
     try:
+        listener = PortableListener(
+            settings.listener,
+            methods=server.methods,
+            rest=server.rest_application,
+            gate=server.gate,
+            clock=server.clock,
+            tls=tls,
+        )
         await listener.start()
     except (OSError, RuntimeError) as error:
         raise FailedPrecondition(f"Cannot listen: {error}") from error
@@ -183,7 +190,18 @@ async def _run_portable(settings: Settings, *, greeting: str) -> int:
     os._exit(0)
 
 
+def _report_unknown_to_envoy(options: ListenerOptions) -> None:
+    unknown = unknown_to_envoy(options.grpc_channel_arguments)
+    if unknown:
+        report(
+            f"WARNING: {', '.join(unknown)} of --grpc_channel_arguments has NO EFFECT with the "
+            "Envoy listener; --listener=portable passes everything to gRPC"
+        )
+
+
 def _report_listening(options: ListenerOptions, *, greeting: str) -> None:
+    kind = "SSL credentials" if options.ssl_config_file else "InsecureServerCredentials"
+    report(f"Using {kind}")
     if options.grpc_port:
         report(f"Running gRPC ModelServer at {options.shown_host}:{options.grpc_port} ...")
     if options.grpc_socket_path:

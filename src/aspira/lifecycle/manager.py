@@ -144,10 +144,10 @@ class Manager(Generic[LoadedT]):
 
     async def _try_load(self, record: VersionRecord[LoadedT]) -> LoadedT | None:
         """The loaded servable, or None with `record.error` set once the tries are used up."""
-        loader = self._make_loader(record.servable_id, path=record.path)
         loop = asyncio.get_running_loop()
         for retries_left in range(max(self._options.max_num_load_retries, 0), -1, -1):
             try:
+                loader = self._make_loader(record.servable_id, path=record.path)
                 return await loop.run_in_executor(self._load_pool, loader.load)
             except Exception as error:  # noqa: BLE001 - a loader is foreign code
                 record.error = _as_serving_error(error)

@@ -23,6 +23,8 @@ MetaGraph = Any
 Session = Any
 SessionConfig = Any
 
+# Put before the runtime's text by TensorFlow's Python layer, not by its C++.
+_PYTHON_PREFIX = "Graph execution error:\n\n"
 _INIT_OP_SIGNATURE = "__saved_model_init_op"
 _INIT_OP_COLLECTIONS = ("saved_model_main_op", "legacy_init_op")
 
@@ -83,7 +85,8 @@ def as_serving_error(error: Exception) -> ServingError:
     code = getattr(error, "error_code", None)
     if code is None:
         return error if isinstance(error, ServingError) else Unknown(str(error))
-    return error_from_code(int(code), message=str(getattr(error, "message", error)))
+    message = str(getattr(error, "message", error))
+    return error_from_code(int(code), message=message.removeprefix(_PYTHON_PREFIX))
 
 
 def _read_saved_model(directory: Path) -> Any:

@@ -150,7 +150,7 @@ def make_session_config(options: TensorflowOptions) -> Any:
     Raises:
         ServingError: the file cannot be read or parsed.
     """
-    from tensorflow.core.protobuf import config_pb2
+    from tensorflow.core.protobuf import config_pb2, rewriter_config_pb2
 
     from aspira.wire.text_format import parse_text_file
 
@@ -163,6 +163,9 @@ def make_session_config(options: TensorflowOptions) -> Any:
         config.intra_op_parallelism_threads = intra
         config.inter_op_parallelism_threads = inter
     config.gpu_options.per_process_gpu_memory_fraction = options.gpu_memory_fraction
+    if options.mixed_precision == "bfloat16":
+        rewrites = config.graph_options.rewrite_options
+        rewrites.auto_mixed_precision_onednn_bfloat16 = rewriter_config_pb2.RewriterConfig.ON
     config.allow_soft_placement = True
     return config
 

@@ -18,6 +18,7 @@ from aspira.contracts.errors import (
     error_from_code,
 )
 from aspira.contracts.events import EventBus, WarmupFinished
+from aspira.contracts.examples import check_examples
 from aspira.contracts.identity import DEFAULT_SIGNATURE_NAME
 from aspira.contracts.servable import Servable
 from aspira.contracts.tensors import Tensors
@@ -110,7 +111,9 @@ def _parse_predict(request: Message) -> _Replay:
 
 
 def _parse_examples(signature_name: str, *, request: Message) -> _Replay:
-    return _Replay(signature_name, {"inputs": decode_examples(request.input)})
+    examples = decode_examples(request.input)
+    check_examples(examples)
+    return _Replay(signature_name, {"inputs": examples})
 
 
 def _read_records(file: Path) -> Iterator[bytes]:

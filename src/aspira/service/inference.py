@@ -3,14 +3,22 @@
 from dataclasses import dataclass
 
 from aspira.batching.servable import BatchedServable
-from aspira.contracts.errors import FailedPrecondition
+from aspira.contracts.errors import FailedPrecondition, Internal
 from aspira.contracts.identity import DEFAULT_SIGNATURE_NAME, ModelSpec
 from aspira.contracts.inference import PredictRequest, PredictResponse
+from aspira.contracts.signatures import (
+    CLASSIFY_METHOD,
+    PREDICT_METHOD,
+    REGRESS_METHOD,
+    Signature,
+)
 from aspira.lifecycle.lease import Lease
 from aspira.lifecycle.manager import Manager
 from aspira.routing.table import RoutingTable, choose_version
 
 ServableLease = Lease[BatchedServable]
+
+_PREDICT_METHODS = (PREDICT_METHOD, CLASSIFY_METHOD, REGRESS_METHOD)
 
 
 @dataclass(slots=True)
@@ -21,11 +29,21 @@ class Router:
 
 
 class InferenceService:
-    """Every prediction of every protocol. Event loop only."""
+    """Every prediction of every protocol. Event loop only.
 
-    def __init__(self, manager: Manager[BatchedServable], *, router: Router) -> None:
+    `is_method_name_checked`: a signature answers only the API that its `method_name` is for.
+    """
+
+    def __init__(
+        self,
+        manager: Manager[BatchedServable],
+        *,
+        router: Router,
+        is_method_name_checked: bool = False,
+    ) -> None:
         self._manager = manager
         self._router = router
+        self.is_method_name_checked = is_method_name_checked
 
     def lease(self, spec: ModelSpec) -> ServableLease:
         """The version that answers `spec`, kept loaded until released.
@@ -55,6 +73,8 @@ class InferenceService:
         signature = lease.servable.signatures.get(name)
         if signature is None:
             raise FailedPrecondition(f'Serving signature key "{name}" not found.')
+        if self.is_method_name_checked:
+            _check_method_name(signature)
         outputs = await lease.servable.run(
             name,
             inputs=signature.bind_inputs(request.inputs),
@@ -62,3 +82,11 @@ class InferenceService:
             deadline=request.deadline,
         )
         return PredictResponse(outputs, lease.servable_id, name)
+
+
+def _check_method_name(signature: Signature) -> None:
+    if signature.method_name not in _PREDICT_METHODS:
+        raise Internal(
+            "Expected prediction signature method_name to be one of "
+            f"{{{', '.join(_PREDICT_METHODS)}}}. Was: {signature.method_name}"
+        )

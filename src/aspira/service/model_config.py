@@ -9,6 +9,7 @@ from aspira.contracts.identity import ModelName, Version, VersionLabel
 from aspira.lifecycle.filesystem_source import MonitoredModel
 from aspira.lifecycle.version_choice import All, Latest, Specific, VersionPolicy
 from aspira.routing.table import Labels
+from aspira.wire.text_format import parse_text
 
 TENSORFLOW_PLATFORM = "tensorflow"
 
@@ -26,6 +27,19 @@ class ModelConfig:
 
 
 ModelConfigs = Mapping[ModelName, ModelConfig]
+
+
+def parse_model_config_text(text: str, *, origin: str) -> Message:
+    """The ModelServerConfig that a file holds; `origin` names it in errors.
+
+    Raises:
+        InvalidArgument: it does not parse.
+    """
+    from tensorflow_serving.config import model_server_config_pb2
+
+    message = model_server_config_pb2.ModelServerConfig()
+    parse_text(text, into=message, origin=origin)
+    return message
 
 
 def decode_model_configs(message: Message) -> ModelConfigs | None:

@@ -19,9 +19,13 @@ def decode_model_spec(message: Message) -> ModelSpec:
     """
     if not message.HasField("model_spec"):
         raise InvalidArgument("Missing ModelSpec")
-    spec = message.model_spec
-    if not spec.name:
+    if not message.model_spec.name:
         raise InvalidArgument("ModelSpec has no name specified.")
+    return decode_spec_fields(message.model_spec)
+
+
+def decode_spec_fields(spec: Message) -> ModelSpec:
+    """A ModelSpec message as it is, even if it names no model."""
     choice = spec.WhichOneof("version_choice")
     return ModelSpec(
         ModelName(spec.name),

@@ -41,6 +41,16 @@ def encode_signature(signature: Signature, *, into: Message) -> None:
         encode_tensor(tensor, into=into.defaults[alias])
 
 
+def describe_signature(signature: Signature) -> str:
+    """The SignatureDef in protobuf's text format, for error messages."""
+    from google.protobuf import text_format
+    from tensorflow.core.protobuf import meta_graph_pb2
+
+    message = meta_graph_pb2.SignatureDef()
+    encode_signature(signature, into=message)
+    return str(text_format.MessageToString(message))
+
+
 def _decode_specs(field: Mapping[str, Message]) -> dict[str, TensorSpec]:
     return {alias: _decode_spec(info) for alias, info in sorted(field.items())}
 

@@ -16,13 +16,38 @@ def parse_text_file(path: Path, *, into: Message) -> None:
         NotFound: the file cannot be read.
         InvalidArgument: it does not parse; the text names the file, the place and the problem.
     """
+    parse_text(read_text_file(path), into=into, origin=str(path))
+
+
+def parse_secret_file(path: Path, *, into: Message) -> None:
+    """As `parse_text_file`, but an error quotes nothing of the file, only the place."""
+    from google.protobuf import text_format
+
+    text = read_text_file(path)
     try:
-        text = path.read_text(encoding="utf-8")
+        text_format.Parse(text, into)
+    except text_format.ParseError as error:
+        place = f"{error.GetLine()}:{error.GetColumn()}"
+        name = into.DESCRIPTOR.full_name
+        raise InvalidArgument(
+            f"Invalid protobuf file: '{path}': Error parsing text-format {name}: {place}: "
+            "not understood (the line is not shown, as it may hold a secret)"
+        ) from None
+
+
+def read_text_file(path: Path) -> str:
+    """The text of a file.
+
+    Raises:
+        NotFound: the file cannot be read.
+        InvalidArgument: it is not text.
+    """
+    try:
+        return path.read_text(encoding="utf-8")
     except UnicodeDecodeError as error:
         raise InvalidArgument(f"Invalid protobuf file: '{path}': it is not UTF-8 text") from error
     except OSError as error:
         raise NotFound(f"{path}; {error.strerror}") from error
-    parse_text(text, into=into, origin=str(path))
 
 
 def parse_text(text: str, *, into: Message, origin: str) -> None:

@@ -261,7 +261,7 @@ def test_metadata_refusals(
     assert metadata(settings, *fields, name=name) == CallResult([], code, text)
 
 
-@pytest.mark.parametrize("method", ["Classify", "Regress", "MultiInference"])
+@pytest.mark.parametrize("method", ["PredictStreamed", "SessionRun"])
 def test_what_is_not_served_is_unimplemented(settings: Settings, method: str) -> None:
     path = f"/tensorflow.serving.PredictionService/{method}"
     (answer,) = ask(settings, call_request(path, predict_request()))

@@ -8,6 +8,7 @@ from aspira.contracts.errors import FailedPrecondition
 from aspira.frontends.listeners import envoy_config
 from aspira.frontends.listeners.envoy_config import EnvoyPaths, find_pyvoy_module, make_config
 from aspira.frontends.listeners.options import ListenerOptions
+from aspira.frontends.listeners.tls import Tls
 
 PATHS = EnvoyPaths(admin_socket=Path("/run/admin.sock"), module=Path("/lib/pyvoy.so"))
 APPLICATION = "aspira.asgi:application"
@@ -107,3 +108,49 @@ def test_a_missing_module_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(FailedPrecondition) as caught:
         find_pyvoy_module()
     assert caught.value.message == "pyvoy is not installed; use --listener=portable"
+
+
+def transport_socket(tls: Tls) -> Any:
+    config = make_config(ListenerOptions(), application=APPLICATION, paths=PATHS, tls=tls)
+    (listener,) = json.loads(json.dumps(config))["static_resources"]["listeners"]
+    (chain,) = listener["filter_chains"]
+    return chain["transport_socket"]["typed_config"]
+
+
+def test_connections_are_plain_without_a_key() -> None:
+    (chain,) = listener_of(ListenerOptions())["filter_chains"]
+    assert chain.keys() == {"filters"}
+
+
+def test_one_chain_encrypts_every_address_for_both_protocols() -> None:
+    context = transport_socket(Tls("key", "cert"))
+    assert context["common_tls_context"] == {
+        "tls_certificates": [
+            {
+                "certificate_chain": {"inline_string": "cert"},
+                "private_key": {"inline_string": "key"},
+            }
+        ],
+        "alpn_protocols": ["h2", "http/1.1"],
+    }
+    assert "require_client_certificate" not in context
+
+
+def test_clients_are_verified_where_there_is_an_authority_for_them() -> None:
+    context = transport_socket(Tls("key", "cert", "authority"))
+    assert context["require_client_certificate"] is True
+    assert context["common_tls_context"]["validation_context"] == {
+        "trusted_ca": {"inline_string": "authority"}
+    }
+
+
+def test_channel_arguments_that_envoy_knows_are_passed_on() -> None:
+    arguments = ("grpc.max_concurrent_streams=5", "grpc.max_connection_idle_ms=2000")
+    manager = connection_manager(ListenerOptions(grpc_channel_arguments=arguments))
+    assert manager["http2_protocol_options"]["max_concurrent_streams"] == 5
+    assert manager["common_http_protocol_options"] == {"idle_timeout": "2.000s"}
+
+
+def test_streams_are_not_bounded_unless_asked_for() -> None:
+    options = connection_manager(ListenerOptions())["http2_protocol_options"]
+    assert options["max_concurrent_streams"] == 2**31 - 1

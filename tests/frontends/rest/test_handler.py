@@ -150,13 +150,6 @@ def test_a_timeout_of_nothing_is_none(settings: Settings, timeout_s: float) -> N
     assert answer(patient, post("/v1/models/m:predict", body=ROWS)).status == 200
 
 
-@pytest.mark.parametrize("verb", ["classify", "regress"])
-def test_verbs_that_are_not_served_are_unimplemented(settings: Settings, verb: str) -> None:
-    status, text = refusal(settings, post(f"/v1/models/m:{verb}", body={"examples": [{}]}))
-    assert status == 501
-    assert verb in text
-
-
 def test_status(settings: Settings) -> None:
     answered = answer(settings, get("/v1/models/m/versions/2"))
     assert answered.status == 200

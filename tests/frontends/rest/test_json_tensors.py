@@ -10,9 +10,9 @@ from aspira.contracts.signatures import Signature, TensorSpec
 from aspira.contracts.tensors import DataType
 from aspira.frontends.rest.json_tensors import (
     DecodedInputs,
-    PredictBody,
+    InferenceBody,
     decode_inputs,
-    parse_predict_body,
+    parse_inference_body,
 )
 
 
@@ -28,7 +28,7 @@ PAIR = signature_of(b=DataType.FLOAT, a=DataType.INT64)
 
 def decode(body: str | bytes, signature: Signature) -> DecodedInputs:
     raw = body.encode() if isinstance(body, str) else body
-    return decode_inputs(parse_predict_body(raw), signature=signature)
+    return decode_inputs(parse_inference_body(raw), signature=signature)
 
 
 def error_of(body: str | bytes, signature: Signature = FLOAT) -> ServingError:
@@ -52,8 +52,8 @@ def row_error(instances: str, signature: Signature = FLOAT) -> str:
 
 
 def test_signature_name() -> None:
-    assert parse_predict_body(b'{"signature_name": "s"}').signature_name == "s"
-    assert parse_predict_body(b'{"other": 1}') == PredictBody("", {"other": 1})
+    assert parse_inference_body(b'{"signature_name": "s"}').signature_name == "s"
+    assert parse_inference_body(b'{"other": 1}') == InferenceBody("", {"other": 1})
 
 
 @pytest.mark.parametrize(
@@ -73,7 +73,7 @@ def test_signature_name() -> None:
 )
 def test_bodies_refused_before_the_signature_is_known(body: bytes, message: str) -> None:
     with pytest.raises(InvalidArgument) as caught:
-        parse_predict_body(body)
+        parse_inference_body(body)
     assert caught.value.message == message
 
 

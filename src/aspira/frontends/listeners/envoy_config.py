@@ -10,11 +10,14 @@ from pathlib import Path
 from typing import Any
 
 from aspira.contracts.errors import FailedPrecondition
+from aspira.frontends.listeners.channel_arguments import connection_options, http2_options
 from aspira.frontends.listeners.options import ListenerOptions
+from aspira.frontends.listeners.tls import Tls
 
 Config = dict[str, Any]
 
 _TYPES = "type.googleapis.com/envoy.extensions.filters"
+_TLS_TYPE = "type.googleapis.com/envoy.extensions.transport_sockets.tls.v3.DownstreamTlsContext"
 _WINDOW_BYTES = 16 * 2**20
 _MAX_CONCURRENT_STREAMS = 2**31 - 1
 _STAT_PREFIX = "aspira"
@@ -40,8 +43,14 @@ def find_pyvoy_module() -> Path:
     return Path(spec.origin)
 
 
-def make_config(options: ListenerOptions, *, application: str, paths: EnvoyPaths) -> Config:
-    """Envoy's bootstrap configuration, ready for `json.dumps`."""
+def make_config(
+    options: ListenerOptions, *, application: str, paths: EnvoyPaths, tls: Tls | None = None
+) -> Config:
+    """Envoy's bootstrap configuration, ready for `json.dumps`. With `tls` it holds the key."""
+    filters = [_connection_manager(options, application=application, module=paths.module)]
+    chain: Config = {"filters": filters}
+    if tls is not None:
+        chain["transport_socket"] = _transport_socket(tls)
     addresses = [_socket_address(options, port=port) for port in options.ports]
     if options.grpc_socket_path:
         addresses.append({"pipe": {"path": options.grpc_socket_path}})
@@ -52,7 +61,8 @@ def make_config(options: ListenerOptions, *, application: str, paths: EnvoyPaths
         # Two servers on one port must clash, not share it.
         "enable_reuse_port": False,
         "per_connection_buffer_limit_bytes": _WINDOW_BYTES,
-        "filter_chains": [{"filters": [_connection_manager(application, module=paths.module)]}],
+        # One chain for all addresses, the UNIX socket too.
+        "filter_chains": [chain],
     }
     return {
         "admin": {"address": {"pipe": {"path": str(paths.admin_socket)}}},
@@ -68,7 +78,20 @@ def _socket_address(options: ListenerOptions, *, port: int) -> Config:
     return {"socket_address": address}
 
 
-def _connection_manager(application: str, *, module: Path) -> Config:
+def _transport_socket(tls: Tls) -> Config:
+    certificate = {
+        "certificate_chain": {"inline_string": tls.server_cert},
+        "private_key": {"inline_string": tls.server_key},
+    }
+    common: Config = {"tls_certificates": [certificate], "alpn_protocols": ["h2", "http/1.1"]}
+    context: Config = {"@type": _TLS_TYPE, "common_tls_context": common}
+    if tls.client_ca:
+        context["require_client_certificate"] = True
+        common["validation_context"] = {"trusted_ca": {"inline_string": tls.client_ca}}
+    return {"name": "envoy.transport_sockets.tls", "typed_config": context}
+
+
+def _connection_manager(options: ListenerOptions, *, application: str, module: Path) -> Config:
     return {
         "name": "envoy.filters.network.http_connection_manager",
         "typed_config": {
@@ -85,7 +108,9 @@ def _connection_manager(application: str, *, module: Path) -> Config:
                 "max_concurrent_streams": _MAX_CONCURRENT_STREAMS,
                 "initial_stream_window_size": _WINDOW_BYTES,
                 "initial_connection_window_size": _WINDOW_BYTES,
+                **http2_options(options.grpc_channel_arguments),
             },
+            "common_http_protocol_options": connection_options(options.grpc_channel_arguments),
             # Deadlines are the application's business: a model may think for longer than Envoy
             # would wait.
             "stream_idle_timeout": "0s",

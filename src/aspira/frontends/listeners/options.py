@@ -22,6 +22,15 @@ class ListenerOptions:
     grpc_socket_path: str = ""
     """A UNIX socket for gRPC beside or instead of the port."""
 
+    grpc_channel_arguments: tuple[str, ...] = ()
+    """Settings of gRPC's server, each `name=value`; see `channel_arguments`."""
+
+    ssl_config_file: str = ""
+    """A text SSLConfig; with it every address is encrypted."""
+
+    use_alts: bool = False
+    """Google's own encryption; refused."""
+
     @property
     def bind_host(self) -> str:
         if self.host:

@@ -1,6 +1,6 @@
 """A listener of well-known parts, uvicorn and grpc.aio: for debugging, and where Envoy cannot run.
 
-REST and gRPC have a port each, in this process.
+REST and gRPC have a port each, in this process, both encrypted or neither.
 """
 
 import asyncio
@@ -26,7 +26,9 @@ from aspira.frontends.grpc.methods import (
     parse_message,
     status_message,
 )
+from aspira.frontends.listeners.channel_arguments import channel_options
 from aspira.frontends.listeners.options import ListenerOptions
+from aspira.frontends.listeners.tls import Tls, make_ssl_context
 from aspira.service.drain import RequestGate
 
 _STATUS_BY_NUMBER = tuple(sorted(grpc.StatusCode, key=lambda status: int(status.value[0])))
@@ -47,10 +49,13 @@ class PortableListener:
         rest: Application,
         gate: RequestGate,
         clock: Clock,
+        tls: Tls | None = None,
     ) -> None:
         self._options = options
-        self._grpc_server = _make_grpc_server(options, methods=methods, gate=gate, clock=clock)
-        self._rest_server = _make_rest_server(options, application=rest)
+        self._grpc_server = _make_grpc_server(
+            options, handler=_MethodTable(methods, gate=gate, clock=clock), tls=tls
+        )
+        self._rest_server = _make_rest_server(options, application=rest, tls=tls)
         self._rest_task: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
@@ -84,7 +89,9 @@ class _Uvicorn(uvicorn.Server):  # type: ignore[misc] # uvicorn is not followed
         yield
 
 
-def _make_rest_server(options: ListenerOptions, *, application: Application) -> uvicorn.Server:
+def _make_rest_server(
+    options: ListenerOptions, *, application: Application, tls: Tls | None
+) -> uvicorn.Server:
     return _Uvicorn(
         uvicorn.Config(
             application,
@@ -95,27 +102,45 @@ def _make_rest_server(options: ListenerOptions, *, application: Application) -> 
             access_log=False,
             server_header=False,
             timeout_graceful_shutdown=int(_CLOSE_S),
+            ssl_context_factory=(lambda _config, _default: make_ssl_context(tls)) if tls else None,
         )
     )
 
 
 def _make_grpc_server(
-    options: ListenerOptions, *, methods: Methods, gate: RequestGate, clock: Clock
+    options: ListenerOptions, *, handler: grpc.GenericRpcHandler, tls: Tls | None
 ) -> Any:
-    server = grpc.aio.server(
-        options=(
-            ("grpc.max_receive_message_length", MAX_MESSAGE_BYTES),
-            ("grpc.max_send_message_length", -1),
-            ("grpc.so_reuseport", 0),
-        )
-    )
-    server.add_generic_rpc_handlers((_MethodTable(methods, gate=gate, clock=clock),))
+    channel_arguments = {
+        "grpc.max_receive_message_length": MAX_MESSAGE_BYTES,
+        "grpc.max_send_message_length": -1,
+        "grpc.so_reuseport": 0,
+        **channel_options(options.grpc_channel_arguments),
+    }
+    server = grpc.aio.server(options=tuple(channel_arguments.items()))
+    server.add_generic_rpc_handlers((handler,))
+    for address in _grpc_addresses(options):
+        if tls is None:
+            server.add_insecure_port(address)
+        else:
+            server.add_secure_port(address, _make_credentials(tls))
+    return server
+
+
+def _grpc_addresses(options: ListenerOptions) -> Iterator[str]:
     if options.grpc_port:
         host = f"[{options.bind_host}]" if ":" in options.bind_host else options.bind_host
-        server.add_insecure_port(f"{host}:{options.grpc_port}")
+        yield f"{host}:{options.grpc_port}"
     if options.grpc_socket_path:
-        server.add_insecure_port(f"unix:{options.grpc_socket_path}")
-    return server
+        yield f"unix:{options.grpc_socket_path}"
+
+
+def _make_credentials(tls: Tls) -> Any:
+    key, cert, client_ca = (
+        text.encode() for text in (tls.server_key, tls.server_cert, tls.client_ca)
+    )
+    return grpc.ssl_server_credentials(
+        [(key, cert)], root_certificates=client_ca or None, require_client_auth=bool(client_ca)
+    )
 
 
 class _MethodTable(grpc.GenericRpcHandler):

@@ -5,14 +5,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from aspira.contracts.clock import Clock
-from aspira.contracts.errors import (
-    Code,
-    Internal,
-    InvalidArgument,
-    ServingError,
-    Unimplemented,
-    http_status,
-)
+from aspira.contracts.errors import Code, Internal, InvalidArgument, ServingError, http_status
 from aspira.contracts.events import EventBus, RequestEnded
 from aspira.frontends.rest.health import (
     LIVENESS_PATH,
@@ -20,11 +13,11 @@ from aspira.frontends.rest.health import (
     answer_liveness,
     answer_readiness,
 )
+from aspira.frontends.rest.inference import INFERENCE_VERBS
 from aspira.frontends.rest.json_response import encode_error
 from aspira.frontends.rest.messages import HttpRequest, HttpResponse
 from aspira.frontends.rest.models import answer_metadata, answer_status
-from aspira.frontends.rest.predict import answer_predict
-from aspira.frontends.rest.routes import Route, find_route, is_api_path
+from aspira.frontends.rest.routes import find_route, is_api_path
 from aspira.service.drain import RequestGate
 from aspira.service.inference import InferenceService
 from aspira.service.models import ModelsService
@@ -33,7 +26,6 @@ _NOT_FOUND_PAGE = (
     b"<HTML><HEAD>\n<TITLE>404 Not Found</TITLE>\n</HEAD><BODY>\n"
     b"<H1>Not Found</H1>\n</BODY></HTML>\n"
 )
-_INFERENCE_VERBS = frozenset({"predict", "classify", "regress"})
 
 _logger = logging.getLogger(__name__)
 
@@ -115,22 +107,16 @@ class RestHandler:
         if route is None:
             raise InvalidArgument(f"Malformed request: {request.method} {request.target}")
         outcome.model_name = route.spec.name
-        if route.verb in _INFERENCE_VERBS:
+        answer_inference = INFERENCE_VERBS.get(route.verb)
+        if answer_inference is not None:
             outcome.api = route.verb
-            return await self._answer_inference(route, request=request, outcome=outcome)
+            response, outcome.version = await answer_inference(
+                self._inference, spec=route.spec, request=request
+            )
+            return response
         if route.verb == "metadata":
             return answer_metadata(self._models, spec=route.spec)
         return answer_status(self._models, spec=route.spec)
-
-    async def _answer_inference(
-        self, route: Route, *, request: HttpRequest, outcome: _Outcome
-    ) -> HttpResponse:
-        if route.verb != "predict":
-            raise Unimplemented(f"{route.verb} over REST is not supported yet; use predict")
-        response, outcome.version = await answer_predict(
-            self._inference, spec=route.spec, request=request
-        )
-        return response
 
 
 def error_response(error: ServingError) -> HttpResponse:

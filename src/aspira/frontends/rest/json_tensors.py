@@ -6,11 +6,8 @@ value by value, to accept the rarer legal values (base64 objects, strings that a
 find the first error in the reference's order and words.
 """
 
-import base64
-import binascii
 from array import array
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import chain
 from operator import itemgetter
@@ -22,6 +19,7 @@ import numpy as np
 from aspira.contracts.errors import InvalidArgument, ServingError, Unimplemented
 from aspira.contracts.signatures import Signature, TensorSpec
 from aspira.contracts.tensors import DataType, Tensor
+from aspira.frontends.rest.json_base64 import decode_base64, is_base64
 from aspira.frontends.rest.json_debug import debug_text, json_type_name
 from aspira.frontends.rest.json_document import parse_document
 
@@ -30,7 +28,6 @@ MAX_RANK = 64
 _Specs = Mapping[str, TensorSpec]
 _Shape = tuple[int, ...]
 
-_WHITESPACE = b" \t\n\v\f\r"
 _FLOAT_TYPES = frozenset({DataType.FLOAT, DataType.DOUBLE})
 _INT32_RANGE = range(-(2**31), 2**31)
 _TOKEN_RANGES = MappingProxyType(
@@ -62,8 +59,8 @@ _ELEMENT_TYPES = MappingProxyType(
 )
 
 
-class PredictBody(NamedTuple):
-    """A parsed predict request. An empty `signature_name` asks for the default signature."""
+class InferenceBody(NamedTuple):
+    """A parsed request. An empty `signature_name` asks for the default signature."""
 
     signature_name: str
     document: Mapping[str, object]
@@ -76,7 +73,7 @@ class DecodedInputs(NamedTuple):
     is_row_format: bool
 
 
-def parse_predict_body(body: bytes | memoryview) -> PredictBody:
+def parse_inference_body(body: bytes | memoryview) -> InferenceBody:
     """The part of decoding that needs no signature.
 
     Raises:
@@ -91,10 +88,10 @@ def parse_predict_body(body: bytes | memoryview) -> PredictBody:
             f"JSON Value: {debug_text(document)} not formatted correctly. "
             "'signature_name' key must be a string value."
         )
-    return PredictBody(signature_name, document)
+    return InferenceBody(signature_name, document)
 
 
-def decode_inputs(body: PredictBody, *, signature: Signature) -> DecodedInputs:
+def decode_inputs(body: InferenceBody, *, signature: Signature) -> DecodedInputs:
     """The tensors of `body`. Every input is required: `signature.defaults` do not apply in REST.
 
     Raises:
@@ -153,11 +150,7 @@ def _member(members: object, *, name: str) -> object:
 
 
 def _is_named(value: object) -> bool:
-    return isinstance(value, dict) and not _is_base64(value)
-
-
-def _is_base64(value: object) -> bool:
-    return isinstance(value, dict) and len(value) == 1 and isinstance(value.get("b64"), str)
+    return isinstance(value, dict) and not is_base64(value)
 
 
 def _decode_rows(instances: list[object], *, specs: _Specs) -> dict[str, Tensor]:
@@ -351,7 +344,7 @@ def _collect_level(
 
 def _convert_leaf(value: object, *, dtype: DataType) -> object:
     if dtype is DataType.STRING and isinstance(value, dict):
-        return _decode_base64(value)
+        return decode_base64(value)
     accepted = _ELEMENT_TYPES.get(dtype)
     if accepted is None and not isinstance(value, dict):
         raise Unimplemented(
@@ -380,19 +373,3 @@ def _type_error(value: object, *, dtype: DataType) -> InvalidArgument:
         f"JSON Value: {debug_text(value)} Type: {json_type_name(value)} "
         f"is not of expected type: {dtype.short_name}"
     )
-
-
-def _decode_base64(value: Mapping[str, object]) -> bytes:
-    """Whitespace is ignored and padding may be left out, but must be complete where present."""
-    text = value.get("b64")
-    if len(value) != 1 or not isinstance(text, str):
-        raise InvalidArgument(
-            f"JSON Value: {debug_text(value)} not formatted correctly for base64 data"
-        )
-    compact = text.encode("utf-8", "surrogateescape").translate(None, _WHITESPACE)
-    digits = compact.rstrip(b"=")
-    padding = b"=" * (-len(digits) % 4)
-    if compact[len(digits) :] in (b"", padding):
-        with suppress(binascii.Error):
-            return base64.b64decode(digits + padding, validate=True)
-    raise InvalidArgument("Unable to base64 decode")

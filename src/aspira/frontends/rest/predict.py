@@ -1,21 +1,13 @@
 """REST predict: a JSON body to a prediction and back."""
 
-import asyncio
-from collections.abc import Callable
-from typing import TypeVar
-
 from aspira.contracts.errors import InvalidArgument
 from aspira.contracts.identity import DEFAULT_SIGNATURE_NAME, ModelSpec
 from aspira.contracts.inference import PredictRequest
 from aspira.frontends.rest.json_response import encode_predictions
-from aspira.frontends.rest.json_tensors import decode_inputs, parse_predict_body
+from aspira.frontends.rest.json_tensors import decode_inputs, parse_inference_body
 from aspira.frontends.rest.messages import HttpRequest, HttpResponse
+from aspira.frontends.rest.offload import LARGE_BYTES, on_thread
 from aspira.service.inference import InferenceService
-
-# A body or a result of this size takes about as long to convert as a request otherwise takes.
-_LARGE_BYTES = 256 * 2**10
-
-ResultT = TypeVar("ResultT")
 
 
 async def answer_predict(
@@ -27,19 +19,19 @@ async def answer_predict(
         ServingError: in the order in which TensorFlow Serving checks.
     """
     num_bytes = len(request.body)
-    if num_bytes < _LARGE_BYTES:
-        body = parse_predict_body(request.body)
+    if num_bytes < LARGE_BYTES:
+        body = parse_inference_body(request.body)
     else:
-        body = await _on_thread(lambda: parse_predict_body(request.body))
+        body = await on_thread(lambda: parse_inference_body(request.body))
     name = body.signature_name or DEFAULT_SIGNATURE_NAME
     with inference.lease(spec) as lease:
         signature = lease.servable.signatures.get(name)
         if signature is None:
             raise InvalidArgument(f'Serving signature name: "{name}" not found in signature def')
-        if num_bytes < _LARGE_BYTES:
+        if num_bytes < LARGE_BYTES:
             decoded = decode_inputs(body, signature=signature)
         else:
-            decoded = await _on_thread(lambda: decode_inputs(body, signature=signature))
+            decoded = await on_thread(lambda: decode_inputs(body, signature=signature))
         response = await inference.predict_leased(
             PredictRequest(
                 spec._replace(signature_name=name), decoded.inputs, deadline=request.deadline
@@ -47,13 +39,8 @@ async def answer_predict(
             lease=lease,
         )
     outputs, is_row_format = response.outputs, decoded.is_row_format
-    if sum(output.nbytes for output in outputs.values()) < _LARGE_BYTES:
+    if sum(output.nbytes for output in outputs.values()) < LARGE_BYTES:
         encoded = encode_predictions(outputs, is_row_format=is_row_format)
     else:
-        encoded = await _on_thread(lambda: encode_predictions(outputs, is_row_format=is_row_format))
+        encoded = await on_thread(lambda: encode_predictions(outputs, is_row_format=is_row_format))
     return HttpResponse(200, encoded), response.servable_id.version
-
-
-async def _on_thread(convert: Callable[[], ResultT]) -> ResultT:
-    """Convert on the loop's pool, so that other requests have their turns meanwhile."""
-    return await asyncio.get_running_loop().run_in_executor(None, convert)

@@ -1,0 +1,72 @@
+"""Classify and regress: questions put as serialized tf.Examples, answers as classes or values."""
+
+from typing import Generic, NamedTuple, TypeVar
+
+from aspira.contracts.errors import InvalidArgument
+from aspira.contracts.identity import ModelSpec, ServableId
+from aspira.contracts.tensors import Tensor
+
+
+class ExamplesRequest(NamedTuple):
+    """One signature asked about `examples`: a string tensor of shape [n], n possibly 0.
+
+    `deadline` is in seconds of the server's clock; None means none.
+    """
+
+    spec: ModelSpec
+    examples: Tensor
+    deadline: float | None = None
+
+
+class InferenceTask(NamedTuple):
+    """One of several questions: a signature, and the method by which it is to be asked."""
+
+    spec: ModelSpec
+    method_name: str
+
+
+class MultiInferenceRequest(NamedTuple):
+    """Several signatures of one model asked about the same examples; see `ExamplesRequest`."""
+
+    tasks: tuple[InferenceTask, ...]
+    examples: Tensor
+    deadline: float | None = None
+
+
+class Classifications(NamedTuple):
+    """Per example its classes: `labels`, an object array of bytes, and `scores`, float32.
+
+    Both are of shape [n, classes]. Where a model tells only one of them, the labels are empty or
+    the scores 0.
+    """
+
+    labels: Tensor
+    scores: Tensor
+
+
+class Regressions(NamedTuple):
+    """Per example its value: float32 of shape [n]."""
+
+    values: Tensor
+
+
+ExamplesResult = Classifications | Regressions
+ResultT_co = TypeVar("ResultT_co", bound=ExamplesResult, covariant=True)
+
+
+class ExamplesResponse(NamedTuple, Generic[ResultT_co]):
+    """The result for each example, and who gave it."""
+
+    result: ResultT_co
+    servable_id: ServableId
+    signature_name: str
+
+
+def check_examples(examples: Tensor) -> None:
+    """Refuse to run on nothing.
+
+    Raises:
+        InvalidArgument: there are no examples.
+    """
+    if not len(examples):
+        raise InvalidArgument("Input is empty.")

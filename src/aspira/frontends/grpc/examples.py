@@ -1,0 +1,113 @@
+"""`tensorflow.serving.PredictionService`: the methods that take examples."""
+
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from aspira.contracts.clock import Clock
+from aspira.contracts.errors import Code, ServingError
+from aspira.contracts.events import EventBus, RequestEnded
+from aspira.frontends.grpc.methods import Method, UnaryCall, UnaryMethod
+from aspira.service.examples import classify, multi_inference, regress
+from aspira.service.inference import InferenceService
+from aspira.wire.examples import (
+    decode_examples_request,
+    decode_multi_inference_request,
+    encode_examples_response,
+    encode_multi_inference_response,
+)
+
+_SERVICE = "/tensorflow.serving.PredictionService"
+
+# Message classes are generated at TensorFlow's import, hence Any.
+Message = Any
+
+
+class ExamplesServicer:
+    """Decodes, calls the service once, encodes."""
+
+    def __init__(self, inference: InferenceService, *, events: EventBus, clock: Clock) -> None:
+        from tensorflow_serving.apis import classification_pb2, inference_pb2, regression_pb2
+
+        self._inference = inference
+        self._events = events
+        self._clock = clock
+        self._classification_classes = classification_pb2
+        self._regression_classes = regression_pb2
+        self._inference_classes = inference_pb2
+
+    def methods(self) -> dict[str, Method]:
+        """Its methods by path."""
+        return {
+            f"{_SERVICE}/Classify": UnaryMethod(
+                self._classification_classes.ClassificationRequest, self.classify
+            ),
+            f"{_SERVICE}/Regress": UnaryMethod(
+                self._regression_classes.RegressionRequest, self.regress
+            ),
+            f"{_SERVICE}/MultiInference": UnaryMethod(
+                self._inference_classes.MultiInferenceRequest, self.multi_inference
+            ),
+        }
+
+    async def classify(self, call: UnaryCall) -> Message:
+        """The Classify method."""
+        name = call.message.model_spec.name
+        return await self._report(self._classify, call=call, model_name=name, api="classify")
+
+    async def regress(self, call: UnaryCall) -> Message:
+        """The Regress method."""
+        name = call.message.model_spec.name
+        return await self._report(self._regress, call=call, model_name=name, api="regress")
+
+    async def multi_inference(self, call: UnaryCall) -> Message:
+        """The MultiInference method."""
+        tasks = call.message.tasks
+        name = tasks[0].model_spec.name if tasks else ""
+        return await self._report(
+            self._multi_inference, call=call, model_name=name, api="multi_inference"
+        )
+
+    async def _classify(self, call: UnaryCall) -> tuple[Message, int]:
+        request = decode_examples_request(call.message, deadline=call.deadline)
+        response = await classify(self._inference, request=request)
+        answer = self._classification_classes.ClassificationResponse()
+        encode_examples_response(response, into=answer)
+        return answer, response.servable_id.version
+
+    async def _regress(self, call: UnaryCall) -> tuple[Message, int]:
+        request = decode_examples_request(call.message, deadline=call.deadline)
+        response = await regress(self._inference, request=request)
+        answer = self._regression_classes.RegressionResponse()
+        encode_examples_response(response, into=answer)
+        return answer, response.servable_id.version
+
+    async def _multi_inference(self, call: UnaryCall) -> tuple[Message, int]:
+        request = decode_multi_inference_request(call.message, deadline=call.deadline)
+        responses = await multi_inference(self._inference, request=request)
+        answer = self._inference_classes.MultiInferenceResponse()
+        encode_multi_inference_response(responses, into=answer)
+        return answer, responses[0].servable_id.version
+
+    async def _report(
+        self,
+        answer: Callable[[UnaryCall], Awaitable[tuple[Message, int]]],
+        *,
+        call: UnaryCall,
+        model_name: str,
+        api: str,
+    ) -> Message:
+        """Answer, and tell how it ended."""
+        started_s = self._clock.now()
+        code, version = Code.INTERNAL, None
+        try:
+            message, version = await answer(call)
+            code = Code.OK
+        except ServingError as error:
+            code = error.code
+            raise
+        finally:
+            duration_s = self._clock.now() - started_s
+            self._events.publish_request(
+                RequestEnded(model_name, version, api, "grpc", code, duration_s)
+            )
+        return message

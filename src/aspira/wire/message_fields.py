@@ -1,0 +1,45 @@
+"""Messages of TensorFlow Serving that tensorflow-serving-api does not ship, from their fields."""
+
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple
+
+_PACKAGE = "tensorflow.serving"
+
+
+class MessageField(NamedTuple):
+    """One singular field. `kind` is `bool`, `string`, or the name of a message beside it."""
+
+    name: str
+    number: int
+    kind: str
+
+
+def make_message(name: str, *, messages: Mapping[str, Iterable[MessageField]]) -> Any:
+    """An empty message of proto3; `messages` has it and those that it is made of."""
+    from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
+
+    file = descriptor_pb2.FileDescriptorProto(
+        name=f"{_PACKAGE}/{name}.proto", package=_PACKAGE, syntax="proto3"
+    )
+    for message_name, fields in messages.items():
+        message = file.message_type.add(name=message_name)
+        for field in fields:
+            message.field.add(**_describe_field(field))
+    # A pool of its own: the shared one may get the real file from somebody else.
+    pool = descriptor_pool.DescriptorPool()
+    pool.Add(file)
+    descriptor = pool.FindMessageTypeByName(f"{_PACKAGE}.{name}")
+    return message_factory.GetMessageClass(descriptor)()
+
+
+def _describe_field(field: MessageField) -> dict[str, Any]:
+    from google.protobuf.descriptor_pb2 import FieldDescriptorProto as Descriptor
+
+    described = {"name": field.name, "number": field.number, "label": Descriptor.LABEL_OPTIONAL}
+    match field.kind:
+        case "bool":
+            return {**described, "type": Descriptor.TYPE_BOOL}
+        case "string":
+            return {**described, "type": Descriptor.TYPE_STRING}
+    type_name = f".{_PACKAGE}.{field.kind}"
+    return {**described, "type": Descriptor.TYPE_MESSAGE, "type_name": type_name}

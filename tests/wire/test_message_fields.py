@@ -1,0 +1,37 @@
+import pytest
+from google.protobuf import descriptor_pool
+
+from aspira.wire.message_fields import MessageField, make_message
+from aspira.wire.text_format import parse_text
+
+MESSAGES = {
+    "Inner": (MessageField("text", 3, "string"),),
+    "Outer": (MessageField("inner", 1, "Inner"), MessageField("flag", 2, "bool")),
+}
+
+
+def test_a_message_has_its_fields_by_number() -> None:
+    message = make_message("Outer", messages=MESSAGES)
+    message.inner.text = "a"
+    message.flag = True
+    assert message.SerializeToString() == b"\x0a\x03\x1a\x01a\x10\x01"
+
+
+def test_a_message_is_read_from_text() -> None:
+    message = make_message("Outer", messages=MESSAGES)
+    parse_text("flag: true inner { text: 'x' }", into=message, origin="file")
+    assert (message.flag, message.inner.text) == (True, "x")
+
+
+def test_a_message_is_of_tensorflow_servings_package_and_of_its_own_pool() -> None:
+    message = make_message("Outer", messages=MESSAGES)
+    assert message.DESCRIPTOR.full_name == "tensorflow.serving.Outer"
+    with pytest.raises(KeyError):
+        descriptor_pool.Default().FindMessageTypeByName("tensorflow.serving.Outer")
+
+
+def test_each_call_makes_a_message_of_its_own() -> None:
+    first = make_message("Outer", messages=MESSAGES)
+    second = make_message("Outer", messages=MESSAGES)
+    first.flag = True
+    assert second.flag is False
