@@ -5,14 +5,16 @@ change, and touches neither the model's loaded versions nor any other model.
 """
 
 import asyncio
+import logging
 import os
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from aspira.contracts.events import EventBus, SourceProblem
 from aspira.contracts.identity import ModelName
-from aspira.lifecycle.source import AspireCallback, Aspired, VersionPaths
+from aspira.lifecycle.source import AspireCallback, Aspired, VersionPaths, VersionStamps
 from aspira.lifecycle.version_choice import (
     Latest,
     Specific,
@@ -20,6 +22,8 @@ from aspira.lifecycle.version_choice import (
     choose_versions,
     parse_versions,
 )
+
+_logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +44,7 @@ class Listing:
 
     versions: VersionPaths | None
     problem: str = ""
+    stamps: VersionStamps = field(default_factory=dict)
 
 
 class FilesystemSource:
@@ -97,13 +102,18 @@ class FilesystemSource:
         self._listings[model.name] = listing
         if listing.problem != (before.problem if before else ""):
             self._events.publish(SourceProblem(model.name, listing.problem))
-        if listing.versions is not None and (before is None or before.versions != listing.versions):
-            self._aspire(Aspired(model.name, listing.versions))
+        if listing.versions is None:
+            return
+        if before is None or (before.versions, before.stamps) != (listing.versions, listing.stamps):
+            self._aspire(Aspired(model.name, listing.versions, listing.stamps))
 
     async def _poll(self) -> None:
         while True:
             await asyncio.sleep(self._poll_interval_s)
-            await self.scan()
+            try:
+                await self.scan()
+            except Exception:  # a bug met once must not end the discovery of versions
+                _logger.exception("Looking for versions met a bug")
 
 
 def list_model(model: MonitoredModel) -> Listing:
@@ -136,7 +146,19 @@ def _choose(model: MonitoredModel, *, base_path: Path, names: list[str]) -> List
             f"No versions of servable {model.name} found under base path {model.base_path}. "
             "Did you forget to name your leaf directory as a number (eg. '/1/')?",
         )
-    return Listing(versions, _missing_versions(model, found=versions))
+    stamps = {version: _stamp(path) for version, path in versions.items()}
+    return Listing(versions, _missing_versions(model, found=versions), stamps)
+
+
+def _stamp(directory: Path) -> int:
+    """Another number once a file of the version, or of its variables, comes, goes or changes."""
+    files: list[tuple[str, int, int]] = []
+    for folder in (directory, directory / "variables"):
+        with suppress(OSError), os.scandir(folder) as entries:
+            for entry in entries:
+                stat = entry.stat()
+                files.append((entry.path, stat.st_mtime_ns, stat.st_size))
+    return hash(tuple(sorted(files)))
 
 
 def _missing_versions(model: MonitoredModel, *, found: VersionPaths) -> str:

@@ -62,7 +62,7 @@ class Manager(Generic[LoadedT]):
     def aspire(self, aspired: Aspired) -> None:
         """State the whole set of versions of a model that ought to be loaded."""
         model = self._models.setdefault(aspired.model_name, ModelRecord())
-        model.pending = aspired.versions
+        model.pending = aspired
         self._advance(aspired.model_name)
 
     def acquire(self, model_name: ModelName, *, version: Version | None) -> Lease[LoadedT]:
@@ -90,6 +90,18 @@ class Manager(Generic[LoadedT]):
             return []
         return [model.versions[version].status for version in sorted(model.versions, reverse=True)]
 
+    def retry_failed(self, model_name: ModelName) -> None:
+        """Try the wanted versions of a model that have failed once more, as if they were new."""
+        model = self._models.get(model_name)
+        if model is None:
+            return
+        for version, record in model.versions.items():
+            if record.is_aspired and record.state is VersionState.FAILED:
+                again = VersionRecord[LoadedT](record.servable_id, record.path, stamp=record.stamp)
+                model.versions[version] = again
+                self._announce(again)
+        self._advance(model_name)
+
     async def wait_until(self, is_met: Callable[[], bool]) -> None:
         """Return once the condition holds; it is looked at after every change of a state."""
         while not is_met():
@@ -111,7 +123,7 @@ class Manager(Generic[LoadedT]):
 
     def _advance(self, model_name: ModelName) -> None:
         model = self._models[model_name]
-        _apply_pending(model, model_name=model_name, on_new=self._announce)
+        _apply_pending(model, on_new=self._announce)
         while (action := self._policy(model.snapshots())) is not None:
             self._perform(action, model=model)
         self._notify()
@@ -160,10 +172,11 @@ class Manager(Generic[LoadedT]):
     async def _is_unaspired_before_retry(self, record: VersionRecord[LoadedT]) -> bool:
         try:
             async with asyncio.timeout(max(self._options.load_retry_interval_s, 0.0)):
-                await record.unaspired.wait()
+                await record.woken.wait()
         except TimeoutError:
-            return not record.is_aspired
-        return True
+            pass
+        record.woken.clear()
+        return not record.is_aspired
 
     def _end_last_lease(self, record: VersionRecord[LoadedT]) -> None:
         if record.state is VersionState.DRAINING:
@@ -216,19 +229,17 @@ class Manager(Generic[LoadedT]):
 
 
 def _apply_pending(
-    model: ModelRecord[LoadedT],
-    *,
-    model_name: ModelName,
-    on_new: Callable[[VersionRecord[LoadedT]], None],
+    model: ModelRecord[LoadedT], *, on_new: Callable[[VersionRecord[LoadedT]], None]
 ) -> None:
     """Make the newest wanted set the aspired one, unless it names a version that is on its way out.
 
     Such a version cannot be revived; the whole set waits until it is gone. One that was to go but
     still serves, since nothing has replaced it yet, stays.
     """
-    wanted = model.pending
-    if wanted is None:
+    aspired = model.pending
+    if aspired is None:
         return
+    wanted = aspired.versions
     known = {v: record for v, record in model.versions.items() if v in wanted}
     if any(record.is_leaving and not record.can_stay(wanted[v]) for v, record in known.items()):
         return
@@ -239,13 +250,28 @@ def _apply_pending(
             if record.state is VersionState.NEW:
                 record.state = next_state(record.state, wanted=VersionState.GONE)
                 on_new(record)
-    for version, path in wanted.items():
-        if version in known and known[version].is_leaving:
-            known[version].is_aspired = True
-        elif version not in known or not known[version].is_aspired:
-            record = VersionRecord[LoadedT](ServableId(model_name, version), path)
-            model.versions[version] = record
-            on_new(record)
+    for version in wanted:
+        _aspire_version(model, version=version, aspired=aspired, on_new=on_new)
+
+
+def _aspire_version(
+    model: ModelRecord[LoadedT],
+    *,
+    version: Version,
+    aspired: Aspired,
+    on_new: Callable[[VersionRecord[LoadedT]], None],
+) -> None:
+    """Begin a life of a version that has none, or whose last one failed on other files."""
+    known, stamp = model.versions.get(version), aspired.stamps.get(version)
+    if known is not None and known.is_leaving:
+        known.is_aspired = True
+    elif known is not None and known.is_aspired and not known.is_worth_retrying(stamp):
+        known.restamp(stamp)
+    else:
+        servable_id = ServableId(aspired.model_name, version)
+        record = VersionRecord[LoadedT](servable_id, aspired.versions[version], stamp=stamp)
+        model.versions[version] = record
+        on_new(record)
 
 
 def _not_found(model_name: ModelName, *, version: Version | None) -> NotFound:

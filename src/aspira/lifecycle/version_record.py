@@ -8,7 +8,7 @@ from typing import Generic
 from aspira.contracts.errors import ServingError
 from aspira.contracts.identity import ServableId, Version
 from aspira.contracts.servable import LoadedT
-from aspira.lifecycle.source import VersionPaths
+from aspira.lifecycle.source import Aspired
 from aspira.lifecycle.transition_policy import VersionSnapshot
 from aspira.lifecycle.version_state import VersionState
 
@@ -33,7 +33,8 @@ class VersionRecord(Generic[LoadedT]):
     error: ServingError | None = None
     servable: LoadedT | None = None
     num_leases: int = 0
-    unaspired: asyncio.Event = field(default_factory=asyncio.Event)
+    stamp: int | None = None
+    woken: asyncio.Event = field(default_factory=asyncio.Event)
 
     @property
     def status(self) -> VersionStatus:
@@ -55,7 +56,17 @@ class VersionRecord(Generic[LoadedT]):
     def unaspire(self) -> None:
         """Nobody wants it any longer: a retry that waits gives up."""
         self.is_aspired = False
-        self.unaspired.set()
+        self.woken.set()
+
+    def restamp(self, stamp: int | None) -> None:
+        """Its files are known to be those of `stamp`: a retry that waits need not wait longer."""
+        if stamp != self.stamp:
+            self.stamp = stamp
+            self.woken.set()
+
+    def is_worth_retrying(self, stamp: int | None) -> bool:
+        """Whether it failed, and its files have changed since."""
+        return self.state is VersionState.FAILED and stamp != self.stamp
 
 
 @dataclass(slots=True, eq=False)
@@ -65,7 +76,7 @@ class ModelRecord(Generic[LoadedT]):
     versions: dict[Version, VersionRecord[LoadedT]] = field(default_factory=dict)
     ready: dict[Version, VersionRecord[LoadedT]] = field(default_factory=dict)
     newest_ready: VersionRecord[LoadedT] | None = None
-    pending: VersionPaths | None = None
+    pending: Aspired | None = None
 
     def publish(self, record: VersionRecord[LoadedT]) -> None:
         self.ready[record.servable_id.version] = record

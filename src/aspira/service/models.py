@@ -72,6 +72,8 @@ class ModelsService:
     async def reload(self, configs: ModelConfigs) -> None:
         """Replace the configuration; returns once each added model is settled.
 
+        Versions that have failed are tried again, whether or not anything changed.
+
         Raises:
             InvalidArgument, FailedPrecondition: refused, and nothing was changed.
             Unknown: applied, but an added model did not become available.
@@ -82,6 +84,8 @@ class ModelsService:
             added = configs.keys() - self._configs.keys()
             self._apply(configs)
             await self._source.scan()
+            for name in configs:
+                self._manager.retry_failed(name)
         await self.wait_settled(added)
         self._raise_for_unavailable(added)
 

@@ -1,0 +1,70 @@
+"""Writes one of the models to measure, with an input and TensorFlow's own answer to it.
+
+Usage: model_writer.py NAME DIRECTORY, where the directory does not exist yet.
+"""
+
+import sys
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from aspira.testing.saved_models import save_module, write_half_plus_two, write_mlp
+
+
+def write_mobilenet(directory: Path) -> None:
+    """MobileNetV2 with random weights: `image` [n, 224, 224, 3] to `scores` [n, 1000]."""
+    import keras
+    import tensorflow as tf
+
+    keras.utils.set_random_seed(0)
+    network = keras.applications.MobileNetV2(weights=None)
+    module = tf.Module()
+    # Keras saves a copy of each variable of its own; the signature would find none restored.
+    module.weights = [variable.value for variable in network.variables]
+    specs = [tf.TensorSpec([None, 224, 224, 3], tf.float32, name="image")]
+    predict = tf.function(
+        lambda image: {"scores": network(image, training=False)}, input_signature=specs
+    )
+    save_module(module, directory=directory, signature=predict)
+
+
+WRITERS = {
+    "half_plus_two": write_half_plus_two,
+    "mlp": write_mlp,
+    "mobilenet": write_mobilenet,
+}
+INPUT_SHAPES = {"mlp": (1, 128), "mobilenet": (1, 224, 224, 3)}
+
+
+def make_input(name: str) -> npt.NDArray[np.float32]:
+    if name not in INPUT_SHAPES:
+        return np.array([1.0, 2.0, 5.0], np.float32)
+    random = np.random.default_rng(1)
+    return random.random(INPUT_SHAPES[name], np.float32)
+
+
+def write_example(name: str, *, directory: Path) -> None:
+    """`input.npy`, and `answer.npy` as TensorFlow computes it."""
+    import tensorflow as tf
+
+    array = make_input(name)
+    loaded = tf.saved_model.load(str(directory / "versions" / "1"))
+    signature = loaded.signatures["serving_default"]
+    (input_name,) = signature.structured_input_signature[1]
+    (answer,) = signature(**{input_name: tf.constant(array)}).values()
+    np.save(directory / "input.npy", array)
+    np.save(directory / "answer.npy", answer.numpy())
+
+
+def main() -> None:
+    name, target = sys.argv[1], Path(sys.argv[2])
+    partial = target.with_name(f".{target.name}.partial")
+    (partial / "versions").mkdir(parents=True)
+    WRITERS[name](partial / "versions" / "1")
+    write_example(name, directory=partial)
+    partial.rename(target)
+
+
+if __name__ == "__main__":
+    main()
