@@ -9,25 +9,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from aspira.testing.saved_models import save_module, write_half_plus_two, write_mlp
-
-
-def write_mobilenet(directory: Path) -> None:
-    """MobileNetV2 with random weights: `image` [n, 224, 224, 3] to `scores` [n, 1000]."""
-    import keras
-    import tensorflow as tf
-
-    keras.utils.set_random_seed(0)
-    network = keras.applications.MobileNetV2(weights=None)
-    module = tf.Module()
-    # Keras saves a copy of each variable of its own; the signature would find none restored.
-    module.weights = [variable.value for variable in network.variables]
-    specs = [tf.TensorSpec([None, 224, 224, 3], tf.float32, name="image")]
-    predict = tf.function(
-        lambda image: {"scores": network(image, training=False)}, input_signature=specs
-    )
-    save_module(module, directory=directory, signature=predict)
-
+from aspira.testing.saved_models import write_half_plus_two, write_mlp, write_mobilenet
 
 WRITERS = {
     "half_plus_two": write_half_plus_two,

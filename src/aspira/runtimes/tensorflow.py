@@ -1,7 +1,7 @@
 """Serves TensorFlow SavedModels, of TF1 and TF2, through a session.
 
 A signature is run by a session callable, made once: its pruned and optimized graph is kept, and a
-call costs a fifth of `Session.run`. Small graphs run on the calling thread, since handing their
+call costs a fraction of `Session.run`. Small graphs run on the calling thread, since handing their
 ops to TensorFlow's pool costs more than running them.
 """
 

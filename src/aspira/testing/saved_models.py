@@ -79,7 +79,8 @@ def write_mobilenet(directory: Path, *, seed: int = 0) -> None:
     network = keras.applications.MobileNetV2(weights=None)
     specs = [tf.TensorSpec([None, 224, 224, 3], tf.float32, name="image")]
     module = tf.Module()
-    module.network = network
+    # Not the network itself: Keras would save copies of its variables, and restore those.
+    module.weights = [variable.value for variable in network.variables]
     predict = tf.function(
         lambda image: {"scores": network(image, training=False)}, input_signature=specs
     )

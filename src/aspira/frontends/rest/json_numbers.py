@@ -168,13 +168,11 @@ def _format_each(values: list[float], *, is_single_precision: bool) -> list[byte
     if is_single_precision:
         read_back = array("f", read_back)
     long_format = b"%.9g" if is_single_precision else b"%.17g"
-    return [
-        _complete(text if back == value else long_format % value)
+    exact = [
+        text if back == value else long_format % value
         for text, back, value in zip(short, read_back, values, strict=True)
     ]
-
-
-def _complete(text: bytes) -> bytes:
-    if b"." in text or b"e" in text:
-        return text
-    return _NON_FINITE.get(text) or text + b".0"
+    return [
+        text if b"." in text or b"e" in text else _NON_FINITE.get(text) or text + b".0"
+        for text in exact
+    ]

@@ -1,5 +1,7 @@
 """REST predict: a JSON body to a prediction and back."""
 
+from functools import partial
+
 from aspira.contracts.errors import InvalidArgument
 from aspira.contracts.identity import DEFAULT_SIGNATURE_NAME, ModelSpec
 from aspira.contracts.inference import PredictRequest
@@ -22,7 +24,7 @@ async def answer_predict(
     if num_bytes < LARGE_BYTES:
         body = parse_inference_body(request.body)
     else:
-        body = await on_thread(lambda: parse_inference_body(request.body))
+        body = await on_thread(partial(parse_inference_body, request.body))
     name = body.signature_name or DEFAULT_SIGNATURE_NAME
     with inference.lease(spec) as lease:
         signature = lease.servable.signatures.get(name)
@@ -31,7 +33,7 @@ async def answer_predict(
         if num_bytes < LARGE_BYTES:
             decoded = decode_inputs(body, signature=signature)
         else:
-            decoded = await on_thread(lambda: decode_inputs(body, signature=signature))
+            decoded = await on_thread(partial(decode_inputs, body, signature=signature))
         response = await inference.predict_leased(
             PredictRequest(
                 spec._replace(signature_name=name), decoded.inputs, deadline=request.deadline
@@ -42,5 +44,6 @@ async def answer_predict(
     if sum(output.nbytes for output in outputs.values()) < LARGE_BYTES:
         encoded = encode_predictions(outputs, is_row_format=is_row_format)
     else:
-        encoded = await on_thread(lambda: encode_predictions(outputs, is_row_format=is_row_format))
+        encode = partial(encode_predictions, outputs, is_row_format=is_row_format)
+        encoded = await on_thread(encode)
     return HttpResponse(200, encoded), response.servable_id.version
