@@ -7,7 +7,6 @@ comes in and end when the version unloads.
 import asyncio
 import logging
 import threading
-from collections import deque
 from collections.abc import Callable
 from queue import SimpleQueue
 from typing import NamedTuple
@@ -52,16 +51,22 @@ class Scheduler:
         self._completions = completions
         self._queue: SimpleQueue[Work | None] = SimpleQueue()
         self._threads: list[threading.Thread] = []
-        self._idle: deque[None] = deque()
+        # Work that was submitted and has not ended: how many threads there is something to do for.
+        self._num_open = 0
+        self._lock = threading.Lock()
 
     def submit(self, work: Work) -> None:
-        """Queue it. Its future is resolved on the loop, unless that gave up on it before."""
-        try:
-            self._idle.pop()
-        except IndexError:
-            if len(self._threads) < self._num_threads:
-                self._start_thread()
+        """Queue it. Its future is resolved on the loop, unless that gave up on it before.
+
+        Raises:
+            RuntimeError: the first thread could not be started.
+        """
+        with self._lock:
+            self._num_open += 1
+            is_short = min(self._num_open, self._num_threads) > len(self._threads)
         self._queue.put(work)
+        if is_short:
+            self._start_thread()
 
     def close(self) -> None:
         """Run what is queued, then end the threads. Blocks; nothing may be submitted any more."""
@@ -74,13 +79,17 @@ class Scheduler:
     def _start_thread(self) -> None:
         name = f"{self._name}-{len(self._threads)}"
         thread = threading.Thread(target=self._work, name=name, daemon=True)
-        self._threads.append(thread)
-        thread.start()
+        try:
+            thread.start()
+        except RuntimeError:
+            if not self._threads:
+                raise
+            _logger.warning("No more threads can be started; %d have to do", len(self._threads))
+        else:
+            self._threads.append(thread)
 
     def _work(self) -> None:
         while True:
-            if self._queue.empty():
-                self._idle.append(None)
             work = self._queue.get()
             if work is None:
                 return
@@ -88,6 +97,8 @@ class Scheduler:
                 self._completions.post(work.future, outcome=self._try_run(work))
             # The thread may now wait for long: it must not keep a request's tensors alive.
             del work
+            with self._lock:
+                self._num_open -= 1
 
     def _is_expired(self, work: Work) -> bool:
         """Whether nobody waits for it any longer; the waiting side answers for the deadline."""
@@ -100,6 +111,6 @@ class Scheduler:
             # Its traceback holds this frame, and with it the future that is to hold the error: a
             # cycle, which would keep the tensors of each failed request until it is collected.
             return error.with_traceback(None)
-        except Exception as error:
+        except BaseException as error:  # whatever a runtime raises, its request must end
             _logger.exception("A runtime raised an error of its own")
             return Internal(f"{type(error).__name__}: {error}")

@@ -60,8 +60,8 @@ class BatchedServable:
             if self._clock.now() >= deadline:
                 raise _deadline_exceeded()
             self._deadlines.add(future, deadline=deadline)
-        self._scheduler.submit(Work(signature_name, inputs, outputs, deadline, future))
         try:
+            self._scheduler.submit(Work(signature_name, inputs, outputs, deadline, future))
             return await future
         finally:
             if deadline is not None:
@@ -71,8 +71,10 @@ class BatchedServable:
 
     def unload(self) -> None:
         """Finish what runs, end the threads, free the model. Blocks."""
-        self._scheduler.close()
-        self._servable.unload()
+        try:
+            self._scheduler.close()
+        finally:
+            self._servable.unload()
 
     def _run_one(self, work: Work) -> Tensors:
         return self._servable.run(work.signature_name, inputs=work.inputs, outputs=work.outputs)
