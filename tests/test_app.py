@@ -233,18 +233,18 @@ def test_a_drained_server_has_unloaded_its_models(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("service", "health"),
     [
-        ("", False),
+        ("", True),
         ("good", True),
         ("missing", False),
-        ("tensorflow.serving.PredictionService", False),
-        ("PredictionService", False),
-        ("ModelService", False),
-        ("grpc.health.v1.Health", False),
+        ("tensorflow.serving.PredictionService", True),
+        ("PredictionService", True),
+        ("ModelService", True),
+        ("grpc.health.v1.Health", True),
         ("other", None),
         ("serving.PredictionService", None),
     ],
 )
-def test_the_server_is_as_healthy_as_its_least_model(
+def test_one_missing_model_does_not_make_the_server_unhealthy(
     tmp_path: Path, service: str, health: bool | None
 ) -> None:
     write_version(tmp_path / "good", version=1)
@@ -253,6 +253,11 @@ def test_the_server_is_as_healthy_as_its_least_model(
         entries=[config_entry(tmp_path / "good"), config_entry(tmp_path / "missing")],
     )
     assert with_server(settings, lambda server: server.check_health(service)) is health
+
+
+def test_a_server_none_of_whose_models_can_answer_is_unhealthy(tmp_path: Path) -> None:
+    settings = single_model(tmp_path / "missing")
+    assert with_server(settings, lambda server: server.check_health("")) is False
 
 
 @pytest.mark.parametrize(("service", "health"), [("", True), ("m", True), ("other", None)])

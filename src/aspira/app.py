@@ -4,6 +4,7 @@ import asyncio
 import gc
 import logging
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 from aspira.batching.completions import Completions
@@ -19,7 +20,7 @@ from aspira.frontends.grpc.methods import Method, Methods
 from aspira.frontends.grpc.model_service import ModelServicer
 from aspira.frontends.grpc.prediction import PredictionServicer
 from aspira.frontends.grpc.reflection import reflection_methods
-from aspira.frontends.listeners.dispatch import Dispatcher
+from aspira.frontends.listeners.dispatch import Dispatcher, answer_rest_is_off
 from aspira.frontends.rest.asgi import RestApplication
 from aspira.frontends.rest.handler import MetricsPage, RestHandler
 from aspira.lifecycle.filesystem_source import FilesystemSource, MonitoredModel
@@ -41,6 +42,8 @@ from aspira.service.models import ModelsService
 from aspira.settings import DEFAULT_METRICS_PATH, ModelOptions, ProcessOptions, Settings
 from aspira.wire.monitoring_config import make_monitoring_config
 from aspira.wire.text_format import parse_text_file, read_text_file
+
+_UNLOAD_S = 3.0
 
 _logger = logging.getLogger(__name__)
 
@@ -110,7 +113,7 @@ class Server:
         )
         self.application = Dispatcher(
             grpc=GrpcApplication(self.methods, gate=self.gate, clock=clock),
-            rest=self.rest_application,
+            rest=self.rest_application if settings.listener.rest_port else answer_rest_is_off,
         )
 
     async def start(self) -> None:
@@ -139,9 +142,12 @@ class Server:
                 await self._config_watch.stop()
                 await self._source.stop()
                 await self.gate.wait_empty()
-                await self._manager.stop()
         except TimeoutError:
             return False
+        # What still loads cannot be cut short, and is in nobody's way.
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_UNLOAD_S):
+                await self._manager.stop()
         return True
 
     def check_health(self, service: str) -> bool | None:
@@ -151,7 +157,7 @@ class Server:
             return self.gate.is_open and ModelName(service) not in unavailable
         names = {path.split("/")[1] for path in self.methods}
         if service in {"", *names, *(name.rpartition(".")[2] for name in names)}:
-            return self.gate.is_open and not unavailable
+            return self.gate.is_open and self._models.can_serve()
         return None
 
     def _collect_methods(self, inference: InferenceService, *, events: EventBus) -> Methods:
@@ -168,7 +174,7 @@ class Server:
             **ModelServicer(self._models).methods(),
         }
         if self._settings.grpc.is_health_enabled:
-            methods |= HealthServicer(self.check_health).methods()
+            methods |= HealthServicer(self.check_health, gate=self.gate).methods()
         return methods | reflection_methods(methods)
 
 

@@ -7,6 +7,7 @@ The end of the stream means that the parent is gone, and the child goes too.
 
 import asyncio
 import json
+import logging
 import os
 import socket
 from collections.abc import Callable
@@ -19,6 +20,8 @@ from aspira.settings import Settings, decode_settings
 
 if TYPE_CHECKING:
     from aspira.app import Server
+
+_logger = logging.getLogger(__name__)
 
 
 def _make_server(settings: Settings) -> "Server":
@@ -49,7 +52,8 @@ class EnvoyChild:
         os.environ.pop("LD_PRELOAD", None)
         try:
             await self._start_server()
-        except ServingError as error:
+        except Exception as raised:  # noqa: BLE001 - whatever it was, the parent is told
+            error = _startup_error(raised)
             await _tell(writer, event="failed", code=error.code.name, message=error.message)
             # The parent reports it and ends us. Telling Envoy too would only add its stack trace.
             await reader.read()
@@ -81,6 +85,13 @@ class EnvoyChild:
         await _tell(writer, event="drained", is_clean=is_clean)
         await reader.read()
         os._exit(0)
+
+
+def _startup_error(raised: Exception) -> ServingError:
+    if isinstance(raised, ServingError):
+        return raised
+    _logger.error("The start met a bug", exc_info=raised)
+    return Unknown(f"{type(raised).__name__}: {raised}")
 
 
 async def _tell(writer: asyncio.StreamWriter, **event: object) -> None:

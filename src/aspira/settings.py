@@ -53,7 +53,7 @@ class ProcessOptions:
     listener: str = ListenerKind.AUTO.value
     """envoy, portable, or auto: envoy where it can run."""
 
-    shutdown_grace_s: float = 30.0
+    shutdown_grace_s: float = 25.0
     """How long requests in flight may go on after the first signal."""
 
     monitoring_config_file: str = ""

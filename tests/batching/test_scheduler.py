@@ -237,6 +237,39 @@ def test_threads_start_as_work_comes_in_and_are_bounded() -> None:
     play(scenario, run=meet, num_threads=4)
 
 
+@pytest.mark.parametrize(("num_threads", "num_works"), [(1, 3), (2, 2), (4, 4), (8, 4), (3, 9)])
+def test_as_much_runs_at_once_as_there_are_threads(num_threads: int, num_works: int) -> None:
+    running = threading.Semaphore(0)
+    gate = threading.Event()
+
+    def hold(work: Work) -> Tensors:
+        running.release()
+        assert gate.wait(PATIENCE_S)
+        return answer(work)
+
+    async def scenario(desk: Desk) -> None:
+        futures = [desk.submit("hold") for _ in range(num_works)]
+        for _ in range(min(num_threads, num_works)):
+            started = asyncio.to_thread(running.acquire, timeout=PATIENCE_S)
+            assert await started
+        gate.set()
+        await asyncio.gather(*futures)
+
+    play(scenario, run=hold, num_threads=num_threads)
+
+
+def test_whatever_a_runtime_raises_the_request_ends() -> None:
+    def leave(_work: Work) -> Tensors:
+        raise SystemExit(3)
+
+    async def scenario(desk: Desk) -> None:
+        for _ in range(2):
+            with pytest.raises(Internal, match="SystemExit: 3"):
+                await desk.submit("x")
+
+    play(scenario, run=leave)
+
+
 def test_one_request_at_a_time_needs_few_threads() -> None:
     async def scenario(desk: Desk) -> None:
         await desk.submit("first")

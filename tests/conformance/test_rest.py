@@ -233,7 +233,8 @@ def test_metadata(server: ServerProcess) -> None:
 
 def test_readiness_names_the_models_that_cannot_answer(server: ServerProcess) -> None:
     answer = requests.get(f"{server.rest_url}/readyz", timeout=30)
-    assert answer.status_code == 503
+    # The others can answer, so the server stays in rotation.
+    assert answer.status_code == 200
     assert set(answer.json()["unavailable"]) == {"broken", "missing"}
     assert "DATA_LOSS" in answer.json()["unavailable"]["broken"]
     assert requests.get(f"{server.rest_url}/healthz", timeout=30).status_code == 200

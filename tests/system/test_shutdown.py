@@ -144,6 +144,53 @@ def test_a_dead_server_process_is_reported_and_replaced(base_path: Path, tmp_pat
         assert server.serving_pid() != first_pid
 
 
+def test_a_server_process_that_dies_while_it_restarts_is_replaced_too(
+    base_path: Path, tmp_path: Path
+) -> None:
+    flags = ("--listener=envoy", f"--model_base_path={base_path}")
+    with ServerProcess(*flags, log=tmp_path / "log") as server:
+        first_pid = server.serving_pid()
+        os.kill(first_pid, signal.SIGKILL)
+        assert server.wait_for_line("The server process died (signal 9)")
+        while server.serving_pid() in {first_pid, server.pid}:
+            time.sleep(0.01)
+        os.kill(server.serving_pid(), signal.SIGKILL)
+        assert server.wait_for_line("The server did not start again")
+        url = f"{server.rest_url}/v1/models/default:predict"
+        assert wait_answering(url, body={"inputs": 3}).json() == {"outputs": 3}
+
+
+def test_a_server_process_that_hangs_is_killed(base_path: Path, tmp_path: Path) -> None:
+    flags = ("--listener=envoy", "--shutdown_grace_seconds=0.1", f"--model_base_path={base_path}")
+    with ServerProcess(*flags, log=tmp_path / "log") as server:
+        serving_pid = server.serving_pid()
+        os.kill(serving_pid, signal.SIGSTOP)
+        server.signal(signal.SIGTERM)
+        assert server.wait() == 1
+        assert "did not answer, and was killed" in server.output()
+        assert wait_gone(serving_pid)
+
+
+def test_nothing_is_left_on_disk(base_path: Path, tmp_path: Path) -> None:
+    private = tmp_path / "private"
+    private.mkdir()
+    flags = ("--listener=envoy", f"--model_base_path={base_path}")
+    environment = {"TMPDIR": str(private)}
+    with ServerProcess(*flags, log=tmp_path / "log", environment=environment) as server:
+        (directory,) = private.iterdir()
+        assert [file.name for file in directory.iterdir()] == ["admin.sock"]
+        with grpc.insecure_channel(server.grpc_target) as channel:
+            stub = prediction_service_pb2_grpc.PredictionServiceStub(channel)
+            pending = stub.Predict.future(count_request(10**12), timeout=60)
+            wait_until_counting(server)
+            server.signal(signal.SIGTERM)
+            assert server.wait_for_line("Shutting down")
+            server.signal(signal.SIGTERM)
+            assert server.wait() == 130
+            pending.cancel()
+        assert list(private.iterdir()) == []
+
+
 def test_no_server_process_outlives_its_parent(base_path: Path, tmp_path: Path) -> None:
     flags = ("--listener=envoy", f"--model_base_path={base_path}")
     with ServerProcess(*flags, log=tmp_path / "log") as server:

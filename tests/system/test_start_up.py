@@ -90,6 +90,37 @@ def test_the_drop_in_command_tolerates_unknown_flags(base_path: Path, tmp_path: 
         assert requests.get(metrics, timeout=30).status_code == 404
 
 
+@pytest.mark.parametrize("listener", ["envoy", "portable"])
+@pytest.mark.parametrize("host", ["127.0.0.1", "[::1]"])
+def test_without_a_host_all_addresses_answer(
+    listener: str, host: str, base_path: Path, tmp_path: Path
+) -> None:
+    server = ServerProcess(
+        f"--listener={listener}", f"--model_base_path={base_path}", log=tmp_path / "log"
+    )
+    # Tests keep to loopback; this one is about what happens when nobody says so.
+    server.arguments.remove("--host=127.0.0.1")
+    with server:
+        url = f"http://{host}:{server.rest_port}/v1/models/default:predict"
+        answer = requests.post(url, json={"instances": [1.0]}, timeout=30)
+        assert answer.json() == {"predictions": [2.5]}
+
+
+def test_rest_is_off_unless_asked_for(base_path: Path, tmp_path: Path) -> None:
+    server = ServerProcess(
+        f"--model_base_path={base_path}", log=tmp_path / "log", command="tensorflow_model_server"
+    )
+    server.arguments.append("--rest_api_port=0")
+    server.start()
+    try:
+        assert server.wait_for_line("Running gRPC ModelServer")
+        url = f"http://{server.grpc_target}/v1/models/default:predict"
+        answer = requests.post(url, json={"instances": [1.0]}, timeout=30)
+        assert (answer.status_code, "--rest_api_port" in answer.text) == (404, True)
+    finally:
+        server.kill()
+
+
 def test_a_unix_socket_and_a_monitoring_file(base_path: Path, tmp_path: Path) -> None:
     import grpc
     from grpc_health.v1 import health_pb2, health_pb2_grpc

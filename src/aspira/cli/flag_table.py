@@ -116,7 +116,7 @@ def _own_flags() -> tuple[Flag, ...]:
              "Address to listen on. Empty means all interfaces."),
         Flag("listener", "process.listener", "auto",
              "envoy, portable, or auto: envoy where it can run.", _choose_listener),
-        Flag("shutdown_grace_seconds", "process.shutdown_grace_s", 30.0,
+        Flag("shutdown_grace_seconds", "process.shutdown_grace_s", 25.0,
              "How long requests in flight may go on after SIGTERM or SIGINT."),
         Flag("num_run_threads", "batching.num_threads", 0,
              "Runs of one model version that may go on at once. 0 means one per CPU."),

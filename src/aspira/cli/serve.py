@@ -5,25 +5,17 @@ import os
 import sys
 import tempfile
 from pathlib import Path
-from typing import Any
 
-from aspira.cli.signals import ShutdownSignals, end_on_signals
+from aspira.cli.signals import EXIT_FORCED, ShutdownSignals, end_on_signals
+from aspira.cli.supervisor import Supervisor, draining_text, stopped_text
 from aspira.contracts.errors import FailedPrecondition, ServingError
 from aspira.frontends.listeners.channel_arguments import unknown_to_envoy
-from aspira.frontends.listeners.envoy import (
-    EnvoyServer,
-    describe_exit,
-    find_libpython,
-    make_command,
-)
+from aspira.frontends.listeners.envoy import find_libpython
 from aspira.frontends.listeners.options import ListenerOptions, check_ports_free
 from aspira.frontends.listeners.tls import Tls, read_tls
-from aspira.settings import ListenerKind, Settings, check_settings, encode_settings
+from aspira.settings import ListenerKind, Settings, check_settings
 
 EXIT_FAILED = 255
-_EXIT_FORCED = 130
-_FIRST_BACKOFF_S = 1.0
-_MAX_BACKOFF_S = 30.0
 
 
 def serve(settings: Settings, *, greeting: str = "") -> int:
@@ -65,99 +57,15 @@ def report(message: str) -> None:
 
 async def _run_envoy(settings: Settings, *, greeting: str, tls: Tls | None) -> int:
     with tempfile.TemporaryDirectory(prefix="aspira-") as directory:
-        supervisor = _Supervisor(settings, directory=Path(directory), tls=tls)
-        return await supervisor.run(greeting)
-
-
-class _Supervisor:
-    """Keeps one Envoy process serving, and takes it down in order."""
-
-    def __init__(self, settings: Settings, *, directory: Path, tls: Tls | None) -> None:
-        self._settings = settings
-        self._directory = directory
-        self._tls = tls
-        self._server: EnvoyServer | None = None
-
-    async def run(self, greeting: str) -> int:
-        """Serve until a signal; returns the exit status."""
-        signals = ShutdownSignals(self._end_at_once)
-        stopping = asyncio.ensure_future(signals.wait())
-        backoff_s = _FIRST_BACKOFF_S
-        try:
-            server = await self._start(stopping)
-            while server is not None:
-                _report_listening(self._settings.listener, greeting=greeting)
-                status = await self._wait_ended(server, stopping=stopping)
-                if status is None:
-                    return await self._shut_down(server)
-                report(
-                    f"The server process died ({describe_exit(status)}); "
-                    f"starting it again in {backoff_s:g} s"
-                )
-                await asyncio.wait({stopping}, timeout=backoff_s)
-                backoff_s = min(backoff_s * 2, _MAX_BACKOFF_S)
-                server = await self._start(stopping)
-            return 0
-        finally:
-            stopping.cancel()
-            if self._server is not None:
-                await self._server.kill()
-
-    async def _start(self, stopping: asyncio.Future[None]) -> EnvoyServer | None:
-        """A server with its ports open; None if a signal came first."""
-        if stopping.done():
-            return None
-        command = make_command(
-            self._settings.listener,
-            settings=encode_settings(self._settings),
-            directory=self._directory,
-            tls=self._tls,
-        )
-        server = await EnvoyServer.start(command, directory=self._directory)
-        self._server = server
-        listening = asyncio.ensure_future(server.wait_listening())
-        await asyncio.wait({listening, stopping}, return_when=asyncio.FIRST_COMPLETED)
-        if not listening.done():
-            listening.cancel()
-            await asyncio.gather(listening, return_exceptions=True)
-            return None
-        await listening
-        return server
-
-    async def _wait_ended(
-        self, server: EnvoyServer, *, stopping: asyncio.Future[None]
-    ) -> int | None:
-        """The exit status of a process that died; None if it is to be stopped."""
-        ended = asyncio.ensure_future(server.wait_ended())
-        waiting: set[asyncio.Future[Any]] = {ended, stopping}
-        await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
-        if stopping.done():
-            ended.cancel()
-            await asyncio.gather(ended, return_exceptions=True)
-            return None
-        return await ended
-
-    async def _shut_down(self, server: EnvoyServer) -> int:
-        grace_s = self._settings.process.shutdown_grace_s
-        await server.begin_drain(grace_s=grace_s)
-        _report_draining(grace_s)
-        is_clean = await server.end_drain()
-        await server.stop()
-        self._server = None
-        _report_stopped(is_clean=is_clean)
-        return 0
-
-    def _end_at_once(self) -> None:
-        if self._server is not None:
-            self._server.kill_now()
-        os._exit(_EXIT_FORCED)
+        supervisor = Supervisor(settings, directory=Path(directory), tls=tls, report=report)
+        return await supervisor.run(lambda: _report_listening(settings.listener, greeting=greeting))
 
 
 async def _run_portable(settings: Settings, *, greeting: str, tls: Tls | None) -> int:
     from aspira.app import Server
     from aspira.frontends.listeners.portable import PortableListener
 
-    signals = ShutdownSignals(lambda: os._exit(_EXIT_FORCED))
+    signals = ShutdownSignals(lambda: os._exit(EXIT_FORCED))
     stopping = asyncio.ensure_future(signals.wait())
     server = Server(settings)
     starting = asyncio.ensure_future(server.start())
@@ -181,10 +89,10 @@ async def _run_portable(settings: Settings, *, greeting: str, tls: Tls | None) -
     await stopping
     grace_s = settings.process.shutdown_grace_s
     server.gate.close()
-    _report_draining(grace_s)
+    report(draining_text(grace_s))
     is_clean = await server.drain(grace_s=grace_s)
     await listener.stop()
-    _report_stopped(is_clean=is_clean)
+    report(stopped_text(is_clean=is_clean))
     sys.stdout.flush()
     # A run that outlasted the grace period sits in a thread that nothing can end.
     os._exit(0)
@@ -210,11 +118,3 @@ def _report_listening(options: ListenerOptions, *, greeting: str) -> None:
         report(f"Exporting HTTP/REST API at:{options.shown_host}:{options.rest_port} ...")
     if greeting:
         report(greeting)
-
-
-def _report_draining(grace_s: float) -> None:
-    report(f"Shutting down: finishing requests in flight (at most {grace_s:g} s) ...")
-
-
-def _report_stopped(*, is_clean: bool) -> None:
-    report("Stopped." if is_clean else "Stopped; some requests did not end in time and were cut.")

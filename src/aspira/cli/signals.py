@@ -5,6 +5,7 @@ import os
 import signal
 from collections.abc import Callable
 
+EXIT_FORCED = 130
 _SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 

@@ -10,6 +10,9 @@ Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 Application = Callable[[Scope, Receive, Send], Awaitable[None]]
 
+# TensorFlow Serving's bound on an inflated REST body; gRPC's messages have it too.
+MAX_INFLATED_BYTES = 100 * 2**20
+
 
 async def read_body(receive: Receive, *, max_bytes: int, content_length: int | None) -> bytes:
     """The whole request body.

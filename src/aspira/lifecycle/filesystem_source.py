@@ -8,6 +8,7 @@ import asyncio
 import logging
 import os
 from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -48,7 +49,7 @@ class Listing:
 
 
 class FilesystemSource:
-    """Lists all base paths at an interval, on the loop's thread pool. Methods: event loop only."""
+    """Lists all base paths at an interval, on a thread. Methods: event loop only."""
 
     def __init__(self, aspire: AspireCallback, *, events: EventBus, poll_interval_s: float) -> None:
         self._aspire = aspire
@@ -58,6 +59,8 @@ class FilesystemSource:
         self._listings: dict[ModelName, Listing] = {}
         self._scanning = asyncio.Lock()
         self._poll_task: asyncio.Task[None] | None = None
+        # Of its own: the loop's pool may be busy with requests for long.
+        self._thread = ThreadPoolExecutor(1, "aspira-list")
 
     async def start(self) -> None:
         """Look once, then keep looking if the interval is positive."""
@@ -71,6 +74,7 @@ class FilesystemSource:
         if task is not None:
             task.cancel()
             await asyncio.wait([task])
+        self._thread.shutdown(wait=False)
 
     def set_models(self, models: Iterable[MonitoredModel]) -> None:
         """Replace the watched models. Those left out are unloaded; call `scan` to see new ones."""
@@ -92,7 +96,9 @@ class FilesystemSource:
         async with self._scanning:
             models = list(self._models.values())
             loop = asyncio.get_running_loop()
-            listings = await loop.run_in_executor(None, lambda: [list_model(m) for m in models])
+            listings = await loop.run_in_executor(
+                self._thread, lambda: [list_model(model) for model in models]
+            )
             for model, listing in zip(models, listings, strict=True):
                 if self._models.get(model.name) is model:
                     self._take(listing, model=model)
@@ -133,6 +139,8 @@ def list_model(model: MonitoredModel) -> Listing:
         )
     except OSError as error:
         return _problem(f"{model.base_path}; {error.strerror}")
+    except ValueError as error:
+        return _problem(f"{model.base_path!r} is no path: {error}")
     return _choose(model, base_path=base_path, names=names)
 
 

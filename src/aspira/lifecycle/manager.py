@@ -110,7 +110,10 @@ class Manager(Generic[LoadedT]):
             await waiter
 
     async def stop(self) -> None:
-        """Unload everything, each version when its last lease ends, and end the threads."""
+        """Unload everything, each version when its last lease ends, and end the threads.
+
+        Waits for loads too, which cannot be cut short: a caller in a hurry sets a bound.
+        """
         for model_name in self.model_names():
             self.aspire(Aspired(model_name, {}))
         try:

@@ -25,7 +25,7 @@ class LifecycleOptions:
 
     @property
     def load_pool_size(self) -> int:
-        return self.num_load_threads or os.cpu_count() or 1
+        return self.num_load_threads or len(os.sched_getaffinity(0))
 
     @property
     def unload_pool_size(self) -> int:

@@ -106,6 +106,13 @@ class ModelsService:
             return True
         return len(found) >= len(listing.versions) and all(s.error is not None for s in found)
 
+    def can_serve(self) -> bool:
+        """Whether some configured model can answer, or none is configured.
+
+        One broken model must not take the others out of a load balancer's rotation.
+        """
+        return not self._configs or len(self.unavailable()) < len(self._configs)
+
     def unavailable(self) -> dict[ModelName, str]:
         """The configured models with no ready version, each with what is known of the reason."""
         return {

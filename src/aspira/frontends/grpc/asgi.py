@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import nullcontext
+from functools import partial
 
 from aspira.contracts.clock import Clock
 from aspira.contracts.errors import (
@@ -12,7 +13,8 @@ from aspira.contracts.errors import (
     ServingError,
     Unimplemented,
 )
-from aspira.frontends.asgi import Receive, Scope, Send, read_body
+from aspira.frontends.asgi import MAX_INFLATED_BYTES, Receive, Scope, Send, read_body
+from aspira.frontends.departures import DepartureWatch
 from aspira.frontends.grpc.framing import (
     PREFIX_BYTES,
     CallHeaders,
@@ -33,11 +35,15 @@ from aspira.frontends.grpc.methods import (
     call_unary,
     parse_message,
 )
+from aspira.frontends.offload import on_thread
 from aspira.service.drain import RequestGate
 
+# gRPC's own default. What streams here, health and reflection, is small.
+_MAX_STREAMED_BYTES = 4 * 2**20
 _CONTENT_TYPE = (b"content-type", b"application/grpc")
 # Once a request body has ended, some servers tell of a client that left only when asked.
 _DISCONNECT_POLL_S = 1.0
+_NOT_COMPRESSED = b"\0"
 
 
 class GrpcApplication:
@@ -47,6 +53,7 @@ class GrpcApplication:
         self._methods = methods
         self._gate = gate
         self._clock = clock
+        self._departures = DepartureWatch()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         try:
@@ -74,9 +81,15 @@ class GrpcApplication:
             max_bytes=MAX_MESSAGE_BYTES + PREFIX_BYTES,
             content_length=headers.content_length,
         )
-        payload = decode_only_message(body, encoding=headers.encoding, max_bytes=MAX_MESSAGE_BYTES)
+        if body[:1] <= _NOT_COMPRESSED:
+            payload = _decode(body, headers=headers)
+        else:
+            payload = await on_thread(partial(_decode, body, headers=headers))
         del body
-        return await call_unary(method, payload=payload, deadline=deadline)
+        if not method.can_be_dropped:
+            return await call_unary(method, payload=payload, deadline=deadline)
+        with self._departures.watch(receive):
+            return await call_unary(method, payload=payload, deadline=deadline)
 
     async def _answer_stream(
         self, method: StreamMethod, *, headers: CallHeaders, receive: Receive, send: Send
@@ -104,7 +117,7 @@ class _StreamRequests:
         self._ended = asyncio.Event()
 
     async def messages(self) -> AsyncIterator[Message]:
-        buffer = b""
+        buffer = bytearray()
         is_more = True
         while is_more:
             event = await self._receive()
@@ -114,9 +127,11 @@ class _StreamRequests:
             is_more = bool(event.get("more_body"))
             if not is_more:
                 self._ended.set()
-            while (size := self._complete_size(buffer)) is not None:
-                yield self._parse(buffer[:size])
-                buffer = buffer[size:]
+            start = 0
+            while (end := _frame_end(buffer, start=start)) is not None:
+                yield await self._parse(bytes(buffer[start:end]))
+                start = end
+            del buffer[:start]
         if buffer:
             raise Internal("The request stream ended within a message")
 
@@ -126,20 +141,28 @@ class _StreamRequests:
         while (await self._receive())["type"] == "http.request":
             await asyncio.sleep(_DISCONNECT_POLL_S)
 
-    def _complete_size(self, buffer: bytes) -> int | None:
-        if len(buffer) < PREFIX_BYTES:
-            return None
-        length = message_length(buffer)
-        if length > MAX_MESSAGE_BYTES:
-            raise ResourceExhausted(f"A message is larger than {MAX_MESSAGE_BYTES} bytes")
-        size = PREFIX_BYTES + length
-        return size if len(buffer) >= size else None
-
-    def _parse(self, frame: bytes) -> Message:
+    async def _parse(self, frame: bytes) -> Message:
         payload = frame[PREFIX_BYTES:]
         if frame[0]:
-            payload = inflate(payload, encoding=self._encoding, max_bytes=MAX_MESSAGE_BYTES)
+            payload = await on_thread(
+                partial(inflate, payload, encoding=self._encoding, max_bytes=_MAX_STREAMED_BYTES)
+            )
         return parse_message(self._method, payload=payload)
+
+
+def _decode(body: bytes, *, headers: CallHeaders) -> bytes:
+    return decode_only_message(body, encoding=headers.encoding, max_bytes=MAX_INFLATED_BYTES)
+
+
+def _frame_end(buffer: bytearray, *, start: int) -> int | None:
+    """Where the message that begins at `start` ends; None if it has not come whole."""
+    if len(buffer) < start + PREFIX_BYTES:
+        return None
+    length = message_length(buffer[start : start + PREFIX_BYTES])
+    if length > _MAX_STREAMED_BYTES:
+        raise ResourceExhausted(f"A streamed message is larger than {_MAX_STREAMED_BYTES} bytes")
+    end = start + PREFIX_BYTES + length
+    return end if len(buffer) >= end else None
 
 
 async def _send_stream(method: StreamMethod, *, requests: _StreamRequests, send: Send) -> None:

@@ -1,6 +1,8 @@
 """`tensorflow.serving.PredictionService`: the methods that take examples."""
 
+import asyncio
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Any
 
 from aspira.contracts.clock import Clock
@@ -104,6 +106,9 @@ class ExamplesServicer:
             code = Code.OK
         except ServingError as error:
             code = error.code
+            raise
+        except asyncio.CancelledError:
+            code = Code.CANCELLED
             raise
         finally:
             duration_s = self._clock.now() - started_s

@@ -70,7 +70,8 @@ def parse_timeout(value: bytes) -> float:
 
 def encode_message(payload: bytes) -> bytes:
     """An uncompressed message with its prefix."""
-    return b"\0" + len(payload).to_bytes(4, "big") + payload
+    # Five bytes: the flag "not compressed", which is zero, and four of length.
+    return len(payload).to_bytes(PREFIX_BYTES, "big") + payload
 
 
 def decode_only_message(body: bytes, *, encoding: bytes, max_bytes: int) -> bytes:
@@ -88,13 +89,16 @@ def decode_only_message(body: bytes, *, encoding: bytes, max_bytes: int) -> byte
     return inflate(body[PREFIX_BYTES:], encoding=encoding, max_bytes=max_bytes)
 
 
-def message_length(prefix: bytes) -> int:
+def message_length(prefix: bytes | bytearray) -> int:
     """The payload length that a message's first five bytes announce."""
     return int.from_bytes(prefix[1:PREFIX_BYTES], "big")
 
 
 def inflate(payload: bytes, *, encoding: bytes, max_bytes: int) -> bytes:
-    """Undo the compression of one message, without ever holding more than the bound."""
+    """Undo the compression of one message, without ever holding more than the bound.
+
+    It may take a while, in which the interpreter's lock is released.
+    """
     window_bits = _WINDOW_BITS.get(encoding)
     if window_bits is None:
         supported = ", ".join(name.decode() for name in _WINDOW_BITS)

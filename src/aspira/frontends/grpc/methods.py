@@ -3,11 +3,13 @@
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, NamedTuple
 
 from google.protobuf.message import DecodeError
 
 from aspira.contracts.errors import Internal, ServingError
+from aspira.frontends.offload import LARGE_BYTES, on_thread
 
 # Message classes are generated at TensorFlow's import, hence Any.
 Message = Any
@@ -20,22 +22,29 @@ _logger = logging.getLogger(__name__)
 
 
 class UnaryCall(NamedTuple):
-    """A request message and its deadline in seconds of the server's clock; None means none."""
+    """A request message and its deadline in seconds of the server's clock; None means none.
+
+    `num_bytes` is the size of the message.
+    """
 
     message: Message
     deadline: float | None
+    num_bytes: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class UnaryMethod:
     """One request, one response. The handler raises ServingError to end with another status.
 
-    A question, about the server or its models, is answered even while the server shuts down.
+    A handler may give its response serialized, if that is large. A question, about the server or
+    its models, is answered even while the server shuts down. What can be dropped is cancelled once
+    its client has left.
     """
 
     request_class: type[Message]
-    handler: Callable[[UnaryCall], Awaitable[Message]]
+    handler: Callable[[UnaryCall], Awaitable[Message | bytes]]
     is_question: bool = False
+    can_be_dropped: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,9 +66,16 @@ async def call_unary(method: UnaryMethod, *, payload: bytes, deadline: float | N
     Raises:
         ServingError: the status to answer with; a bug of the handler is one, too.
     """
+    num_bytes = len(payload)
     try:
-        response = await method.handler(UnaryCall(parse_message(method, payload=payload), deadline))
-        serialized: bytes = response.SerializeToString()
+        if num_bytes < LARGE_BYTES:
+            message = parse_message(method, payload=payload)
+        else:
+            message = await on_thread(partial(parse_message, method, payload=payload))
+        response = await method.handler(UnaryCall(message, deadline, num_bytes))
+        serialized: bytes = (
+            response if isinstance(response, bytes) else response.SerializeToString()
+        )
     except ServingError:
         raise
     except Exception as error:

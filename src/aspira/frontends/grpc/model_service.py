@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from aspira.contracts.errors import InvalidArgument
+from aspira.contracts.errors import InvalidArgument, Unimplemented
 from aspira.frontends.grpc.methods import Method, UnaryCall, UnaryMethod
 from aspira.service.model_config import decode_model_configs
 from aspira.service.models import WIRE_STATES, ModelsService
@@ -31,7 +31,9 @@ class ModelServicer:
                 self._status_classes.GetModelStatusRequest, self.get_model_status, is_question=True
             ),
             f"{_SERVICE}/HandleReloadConfigRequest": UnaryMethod(
-                self._reload_classes.ReloadConfigRequest, self.reload_config
+                self._reload_classes.ReloadConfigRequest,
+                self.reload_config,
+                can_be_dropped=False,
             ),
         }
 
@@ -49,6 +51,10 @@ class ModelServicer:
 
     async def reload_config(self, call: UnaryCall) -> Message:
         """The HandleReloadConfigRequest method: a full replacement, settled when it returns."""
+        if call.message.metric_names:
+            raise Unimplemented(
+                "ReloadConfigRequest.metric_names is not supported; metrics are served over HTTP"
+            )
         if call.message.config.WhichOneof("config") != "model_config_list":
             raise InvalidArgument(
                 "ServerModelConfig type not supported by HandleReloadConfigRequest. Only "

@@ -1,11 +1,15 @@
 """`tensorflow.serving.PredictionService`: predictions and model metadata."""
 
+import asyncio
+from functools import partial
 from typing import Any
 
 from aspira.contracts.clock import Clock
 from aspira.contracts.errors import Code, InvalidArgument, ServingError
 from aspira.contracts.events import EventBus, RequestEnded
+from aspira.contracts.inference import PredictRequest, PredictResponse
 from aspira.frontends.grpc.methods import Method, UnaryCall, UnaryMethod
+from aspira.frontends.offload import LARGE_BYTES, count_bytes, on_thread
 from aspira.service.inference import InferenceService
 from aspira.service.models import ModelsService
 from aspira.wire.prediction import (
@@ -56,21 +60,26 @@ class PredictionServicer:
             ),
         }
 
-    async def predict(self, call: UnaryCall) -> Message:
+    async def predict(self, call: UnaryCall) -> Message | bytes:
         """The Predict method."""
         started_s = self._clock.now()
         code, version = Code.INTERNAL, None
         try:
-            response = await self._inference.predict(
-                decode_predict_request(call.message, deadline=call.deadline)
-            )
-            answer = self._predict_classes.PredictResponse()
-            encode_predict_response(
-                response, into=answer, use_tensor_content=self._use_tensor_content
-            )
+            if call.num_bytes < LARGE_BYTES:
+                request = decode_predict_request(call.message, deadline=call.deadline)
+            else:
+                request = await _decode_on_thread(call)
+            response = await self._inference.predict(request)
+            if count_bytes(response.outputs.values()) < LARGE_BYTES:
+                answer = self._encode(response)
+            else:
+                answer = await on_thread(lambda: self._encode(response).SerializeToString())
             code, version = Code.OK, response.servable_id.version
         except ServingError as error:
             code = error.code
+            raise
+        except asyncio.CancelledError:
+            code = Code.CANCELLED
             raise
         finally:
             self._events.publish_request(
@@ -83,6 +92,11 @@ class PredictionServicer:
                     self._clock.now() - started_s,
                 )
             )
+        return answer
+
+    def _encode(self, response: PredictResponse) -> Message:
+        answer = self._predict_classes.PredictResponse()
+        encode_predict_response(response, into=answer, use_tensor_content=self._use_tensor_content)
         return answer
 
     async def get_model_metadata(self, call: UnaryCall) -> Message:
@@ -103,3 +117,7 @@ class PredictionServicer:
             encode_signature(signature, into=signatures.signature_def[name])
         answer.metadata[_SIGNATURE_FIELD].Pack(signatures)
         return answer
+
+
+async def _decode_on_thread(call: UnaryCall) -> PredictRequest:
+    return await on_thread(partial(decode_predict_request, call.message, deadline=call.deadline))

@@ -9,6 +9,16 @@ _GRPC = b"application/grpc"
 _logger = logging.getLogger(__name__)
 
 
+_REST_IS_OFF = b"REST is off here; --rest_api_port turns it on\n"
+
+
+async def answer_rest_is_off(scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG001
+    """An ASGI application for servers that are to speak gRPC alone."""
+    headers = [(b"content-type", b"text/plain")]
+    await send({"type": "http.response.start", "status": 404, "headers": headers})
+    await send({"type": "http.response.body", "body": _REST_IS_OFF})
+
+
 class Dispatcher:
     """Hands a request to gRPC or REST by its content type."""
 

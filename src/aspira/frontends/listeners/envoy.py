@@ -29,10 +29,14 @@ _STOP_S = 5.0
 
 @dataclass(frozen=True, slots=True)
 class EnvoyCommand:
-    """A program, its arguments and its environment."""
+    """A program, its arguments and its environment.
+
+    Nobody needs `config_file`, which may hold a TLS key, once the program is up.
+    """
 
     arguments: tuple[str, ...]
     environment: Mapping[str, str]
+    config_file: Path
 
 
 def find_libpython() -> Path | None:
@@ -90,6 +94,7 @@ def make_command(
             "LD_PRELOAD": str(libpython),
             SETTINGS_VARIABLE: settings,
         },
+        config_file,
     )
 
 

@@ -5,6 +5,7 @@ REST and gRPC have a port each, in this process, both encrypted or neither.
 
 import asyncio
 import contextlib
+import socket
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import nullcontext
 from typing import Any
@@ -13,7 +14,7 @@ import grpc
 import uvicorn
 
 from aspira.contracts.clock import Clock
-from aspira.contracts.errors import FailedPrecondition, ServingError
+from aspira.contracts.errors import ServingError
 from aspira.frontends.asgi import Application
 from aspira.frontends.grpc.methods import (
     MAX_MESSAGE_BYTES,
@@ -34,6 +35,7 @@ from aspira.service.drain import RequestGate
 _STATUS_BY_NUMBER = tuple(sorted(grpc.StatusCode, key=lambda status: int(status.value[0])))
 _CLOSE_S = 5.0
 _QUIET_S = 0.2
+_BACKLOG = 2048
 
 AbortCall = Callable[[grpc.StatusCode, str], Awaitable[None]]
 
@@ -55,18 +57,18 @@ class PortableListener:
         self._grpc_server = _make_grpc_server(
             options, handler=_MethodTable(methods, gate=gate, clock=clock), tls=tls
         )
-        self._rest_server = _make_rest_server(options, application=rest, tls=tls)
+        self._rest_server = _make_rest_server(rest, tls=tls)
         self._rest_task: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
         """Open the ports."""
-        await self._grpc_server.start()
         if self._options.rest_port:
-            self._rest_task = asyncio.create_task(self._rest_server.serve())
-            while not self._rest_server.started:
-                if self._rest_task.done():
-                    raise FailedPrecondition(f"REST port {self._options.rest_port} did not open")
+            # Bound here: uvicorn would leave IPv4 out, and end the process if the port is taken.
+            listening = _bind(self._options)
+            self._rest_task = asyncio.create_task(self._rest_server.serve(sockets=[listening]))
+            while not self._rest_server.started and not self._rest_task.done():
                 await asyncio.sleep(0.01)
+        await self._grpc_server.start()
 
     async def stop(self) -> None:
         """Close them; what is still being answered is given a moment.
@@ -89,14 +91,20 @@ class _Uvicorn(uvicorn.Server):  # type: ignore[misc] # uvicorn is not followed
         yield
 
 
-def _make_rest_server(
-    options: ListenerOptions, *, application: Application, tls: Tls | None
-) -> uvicorn.Server:
+def _bind(options: ListenerOptions) -> socket.socket:
+    is_ipv6 = ":" in options.bind_host
+    return socket.create_server(
+        (options.bind_host, options.rest_port),
+        family=socket.AF_INET6 if is_ipv6 else socket.AF_INET,
+        dualstack_ipv6=options.bind_host == "::",
+        backlog=_BACKLOG,
+    )
+
+
+def _make_rest_server(application: Application, *, tls: Tls | None) -> uvicorn.Server:
     return _Uvicorn(
         uvicorn.Config(
             application,
-            host=options.bind_host,
-            port=options.rest_port,
             lifespan="off",
             log_level="error",
             access_log=False,

@@ -1,11 +1,13 @@
 """Carries the REST handler over ASGI: reads and inflates bodies, adds CORS headers, answers."""
 
-import asyncio
 import zlib
+from functools import partial
 
 from aspira.contracts.clock import Clock
 from aspira.contracts.errors import Cancelled, ServingError
-from aspira.frontends.asgi import Receive, Scope, Send, read_body
+from aspira.frontends.asgi import MAX_INFLATED_BYTES, Receive, Scope, Send, read_body
+from aspira.frontends.departures import DepartureWatch
+from aspira.frontends.offload import on_thread
 from aspira.frontends.rest.handler import RestHandler, error_response
 from aspira.frontends.rest.messages import Headers, HttpRequest, HttpResponse
 from aspira.frontends.rest.options import RestOptions
@@ -13,8 +15,6 @@ from aspira.frontends.rest.routes import is_api_path
 from aspira.service.drain import RequestGate
 
 _MAX_BODY_BYTES = 2**31 - 1
-# TensorFlow Serving's bound on an inflated body.
-_MAX_INFLATED_BYTES = 100 * 2**20
 _GZIP_WINDOW_BITS = 31
 
 _CORS_HEADERS = (
@@ -34,6 +34,7 @@ class RestApplication:
         self._gate = gate
         self._clock = clock
         self._options = options
+        self._departures = DepartureWatch()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         # Clients percent-encode what is not ASCII, or send it as UTF-8.
@@ -59,7 +60,8 @@ class RestApplication:
             body=await _read_inflated(receive, headers=scope["headers"]),
             deadline=self._clock.now() + timeout_s if timeout_s > 0 else None,
         )
-        response = await self._handler.handle(request)
+        with self._departures.watch(receive):
+            response = await self._handler.handle(request)
         await self._send(send, response=response, path=path)
 
     async def _send(self, send: Send, *, response: HttpResponse, path: str) -> None:
@@ -86,16 +88,16 @@ async def _read_inflated(receive: Receive, *, headers: Headers) -> bytes:
     if not is_gzip:
         return body
     # Inflating releases the interpreter's lock, so on a thread it delays nobody.
-    return await asyncio.get_running_loop().run_in_executor(None, inflate_body, body)
+    return await on_thread(partial(inflate_body, body))
 
 
 def inflate_body(body: bytes) -> bytes:
     """A gzip body inflated; empty, as in the reference, if it is damaged, cut or too large."""
     inflater = zlib.decompressobj(_GZIP_WINDOW_BITS)
     try:
-        inflated = inflater.decompress(body, _MAX_INFLATED_BYTES + 1)
+        inflated = inflater.decompress(body, MAX_INFLATED_BYTES + 1)
     except zlib.error:
         return b""
-    if len(inflated) > _MAX_INFLATED_BYTES or not inflater.eof:
+    if len(inflated) > MAX_INFLATED_BYTES or not inflater.eof:
         return b""
     return inflated

@@ -5,16 +5,12 @@ from typing import TypeVar
 
 from aspira.contracts.examples import ExamplesRequest, ExamplesResponse, ExamplesResult
 from aspira.contracts.identity import ModelSpec
+from aspira.frontends.offload import LARGE_EXAMPLES_BYTES, count_bytes, on_thread
 from aspira.frontends.rest.json_examples import decode_examples_body
 from aspira.frontends.rest.json_results import encode_classifications, encode_regressions
 from aspira.frontends.rest.messages import HttpRequest, HttpResponse
-from aspira.frontends.rest.offload import on_thread
 from aspira.service.examples import classify, regress
 from aspira.service.inference import InferenceService
-
-# Examples and classes become objects one by one, which takes some sixteen times as long per byte as
-# converting tensors.
-_LARGE_BYTES = 16 * 2**10
 
 ResultT = TypeVar("ResultT", bound=ExamplesResult)
 
@@ -42,7 +38,7 @@ async def answer_regress(
 
 
 async def _decode(request: HttpRequest, *, spec: ModelSpec) -> ExamplesRequest:
-    if len(request.body) < _LARGE_BYTES:
+    if len(request.body) < LARGE_EXAMPLES_BYTES:
         body = decode_examples_body(request.body)
     else:
         body = await on_thread(lambda: decode_examples_body(request.body))
@@ -54,7 +50,7 @@ async def _encode(
     response: ExamplesResponse[ResultT], *, encode: Callable[[ResultT], bytes]
 ) -> tuple[HttpResponse, int]:
     result = response.result
-    if sum(tensor.nbytes for tensor in result) < _LARGE_BYTES:
+    if count_bytes(result) < LARGE_EXAMPLES_BYTES:
         body = encode(result)
     else:
         body = await on_thread(lambda: encode(result))

@@ -1,5 +1,6 @@
 """Routes an HTTP request to its answer, and turns every error into one."""
 
+import asyncio
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -84,21 +85,26 @@ class RestHandler:
         started_s = self._clock.now()
         outcome = _Outcome()
         try:
-            response = await self._try_answer_api(request, outcome=outcome)
+            return await self._try_answer_api(request, outcome=outcome)
         except ServingError as error:
             outcome.code = error.code
-            response = error_response(error)
+            return error_response(error)
+        except asyncio.CancelledError:
+            outcome.code = Code.CANCELLED
+            raise
         except Exception:
             _logger.exception("A request met a bug: %s %s", request.method, request.target)
             outcome.code = Code.INTERNAL
-            response = error_response(Internal("The server met a bug; its log has the details"))
-        duration_s = self._clock.now() - started_s
+            return error_response(Internal("The server met a bug; its log has the details"))
+        finally:
+            self._publish(outcome, duration_s=self._clock.now() - started_s)
+
+    def _publish(self, outcome: _Outcome, *, duration_s: float) -> None:
         self._events.publish_request(
             RequestEnded(
                 outcome.model_name, outcome.version, outcome.api, "rest", outcome.code, duration_s
             )
         )
-        return response
 
     async def _try_answer_api(self, request: HttpRequest, *, outcome: _Outcome) -> HttpResponse:
         if request.method == "OPTIONS":

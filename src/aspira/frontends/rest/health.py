@@ -16,14 +16,19 @@ def answer_liveness() -> HttpResponse:
 
 
 def answer_readiness(models: ModelsService, *, gate: RequestGate) -> HttpResponse:
-    """200 when every configured model can answer and the server is not shutting down, else 503."""
+    """200 when models can answer and the server is not shutting down, else 503.
+
+    Models that cannot answer are named with the reason either way.
+    """
     unavailable = {str(name): reason for name, reason in models.unavailable().items()}
     if not gate.is_open:
-        return _not_ready({"status": "shutting down"})
-    if unavailable:
-        return _not_ready({"status": "not ready", "unavailable": unavailable})
-    return HttpResponse(200, b'{"status": "ready"}\n')
+        return _told(503, reasons={"status": "shutting down"})
+    if not unavailable:
+        return HttpResponse(200, b'{"status": "ready"}\n')
+    if models.can_serve():
+        return _told(200, reasons={"status": "ready", "unavailable": unavailable})
+    return _told(503, reasons={"status": "not ready", "unavailable": unavailable})
 
 
-def _not_ready(reasons: dict[str, object]) -> HttpResponse:
-    return HttpResponse(503, orjson.dumps(reasons, option=orjson.OPT_INDENT_2) + b"\n")
+def _told(status: int, *, reasons: dict[str, object]) -> HttpResponse:
+    return HttpResponse(status, orjson.dumps(reasons, option=orjson.OPT_INDENT_2) + b"\n")

@@ -5,10 +5,10 @@ from functools import partial
 from aspira.contracts.errors import InvalidArgument
 from aspira.contracts.identity import DEFAULT_SIGNATURE_NAME, ModelSpec
 from aspira.contracts.inference import PredictRequest
+from aspira.frontends.offload import LARGE_BYTES, count_bytes, on_thread
 from aspira.frontends.rest.json_response import encode_predictions
 from aspira.frontends.rest.json_tensors import decode_inputs, parse_inference_body
 from aspira.frontends.rest.messages import HttpRequest, HttpResponse
-from aspira.frontends.rest.offload import LARGE_BYTES, on_thread
 from aspira.service.inference import InferenceService
 
 
@@ -41,7 +41,7 @@ async def answer_predict(
             lease=lease,
         )
     outputs, is_row_format = response.outputs, decoded.is_row_format
-    if sum(output.nbytes for output in outputs.values()) < LARGE_BYTES:
+    if count_bytes(outputs.values()) < LARGE_BYTES:
         encoded = encode_predictions(outputs, is_row_format=is_row_format)
     else:
         encode = partial(encode_predictions, outputs, is_row_format=is_row_format)

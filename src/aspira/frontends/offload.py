@@ -1,13 +1,26 @@
 """Takes large conversions off the event loop."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import TypeVar
+
+from aspira.contracts.tensors import Tensor
 
 # A body or a result of this size takes about as long to convert as a request otherwise takes.
 LARGE_BYTES = 256 * 2**10
+# Examples and classes become objects one by one, which takes some sixteen times as long per byte as
+# converting tensors.
+LARGE_EXAMPLES_BYTES = 16 * 2**10
 
 ResultT = TypeVar("ResultT")
+
+
+def count_bytes(tensors: Iterable[Tensor]) -> int:
+    """What tensors hold; a string counts as a pointer."""
+    num_bytes = 0
+    for tensor in tensors:
+        num_bytes += tensor.nbytes
+    return num_bytes
 
 
 async def on_thread(convert: Callable[[], ResultT]) -> ResultT:

@@ -1,0 +1,146 @@
+"""Keeps the server process alive, and takes it down in order, in a time that is bounded."""
+
+import asyncio
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from aspira.cli.signals import EXIT_FORCED, ShutdownSignals
+from aspira.contracts.errors import ServingError
+from aspira.frontends.listeners.envoy import EnvoyServer, describe_exit, make_command
+from aspira.frontends.listeners.tls import Tls
+from aspira.settings import Settings, encode_settings
+
+_EXIT_KILLED = 1
+_FIRST_BACKOFF_S = 1.0
+_MAX_BACKOFF_S = 30.0
+# A process that has run this long is not in a crash loop.
+_SETTLED_S = 60.0
+# For what comes after the grace period: unloading, the last bytes, Envoy's own end.
+_CLOSE_S = 10.0
+
+Report = Callable[[str], None]
+
+
+class Supervisor:
+    """One Envoy process at a time. `report` gets lines for the person at the log."""
+
+    def __init__(
+        self, settings: Settings, *, directory: Path, tls: Tls | None, report: Report
+    ) -> None:
+        self._settings = settings
+        self._directory = directory
+        self._tls = tls
+        self._report = report
+        self._server: EnvoyServer | None = None
+        self._backoff_s = _FIRST_BACKOFF_S
+
+    async def run(self, on_listening: Callable[[], None]) -> int:
+        """Serve until a signal; returns the exit status.
+
+        Raises:
+            ServingError: the first start failed. Later ones are tried again.
+        """
+        signals = ShutdownSignals(self._end_at_once)
+        stopping = asyncio.ensure_future(signals.wait())
+        try:
+            server = await self._start(stopping)
+            while server is not None:
+                on_listening()
+                started_s = asyncio.get_running_loop().time()
+                status = await _wait_ended(server, stopping=stopping)
+                if status is None:
+                    return await self._shut_down(server)
+                is_settled = asyncio.get_running_loop().time() - started_s > _SETTLED_S
+                server = await self._restart(
+                    f"The server process died ({describe_exit(status)})",
+                    stopping=stopping,
+                    is_in_loop=not is_settled,
+                )
+            return 0
+        finally:
+            stopping.cancel()
+            if self._server is not None:
+                await self._server.kill()
+
+    async def _start(self, stopping: asyncio.Future[None]) -> EnvoyServer | None:
+        """A server with its ports open; None if a signal came first."""
+        if stopping.done():
+            return None
+        command = make_command(
+            self._settings.listener,
+            settings=encode_settings(self._settings),
+            directory=self._directory,
+            tls=self._tls,
+        )
+        server = await EnvoyServer.start(command, directory=self._directory)
+        self._server = server
+        listening = asyncio.ensure_future(server.wait_listening())
+        await asyncio.wait({listening, stopping}, return_when=asyncio.FIRST_COMPLETED)
+        if not listening.done():
+            listening.cancel()
+            await asyncio.gather(listening, return_exceptions=True)
+            return None
+        await listening
+        command.config_file.unlink()
+        return server
+
+    async def _restart(
+        self, reason: str, *, stopping: asyncio.Future[None], is_in_loop: bool
+    ) -> EnvoyServer | None:
+        """Start again, at first soon, then less and less often; None if a signal came first."""
+        backoff_s = self._backoff_s if is_in_loop else _FIRST_BACKOFF_S
+        while not stopping.done():
+            self._report(f"{reason}; starting it again in {backoff_s:g} s")
+            await asyncio.wait({stopping}, timeout=backoff_s)
+            backoff_s = self._backoff_s = min(backoff_s * 2, _MAX_BACKOFF_S)
+            try:
+                return await self._start(stopping)
+            except ServingError as error:
+                reason = f"The server did not start again: {error}"
+        return None
+
+    async def _shut_down(self, server: EnvoyServer) -> int:
+        grace_s = self._settings.process.shutdown_grace_s
+        try:
+            async with asyncio.timeout(grace_s + _CLOSE_S):
+                await server.begin_drain(grace_s=grace_s)
+                self._report(draining_text(grace_s))
+                is_clean = await server.end_drain()
+                await server.stop()
+        except TimeoutError:
+            await server.kill()
+            self._report("The server process did not answer, and was killed.")
+            return _EXIT_KILLED
+        self._report(stopped_text(is_clean=is_clean))
+        return 0
+
+    def _end_at_once(self) -> None:
+        if self._server is not None:
+            self._server.kill_now()
+        shutil.rmtree(self._directory, ignore_errors=True)
+        os._exit(EXIT_FORCED)
+
+
+def draining_text(grace_s: float) -> str:
+    """What is said when a shutdown begins."""
+    return f"Shutting down: finishing requests in flight (at most {grace_s:g} s) ..."
+
+
+def stopped_text(*, is_clean: bool) -> str:
+    """What is said when it has ended."""
+    return "Stopped." if is_clean else "Stopped; some requests did not end in time and were cut."
+
+
+async def _wait_ended(server: EnvoyServer, *, stopping: asyncio.Future[None]) -> int | None:
+    """The exit status of a process that died; None if it is to be stopped."""
+    ended = asyncio.ensure_future(server.wait_ended())
+    waiting: set[asyncio.Future[Any]] = {ended, stopping}
+    await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+    if stopping.done():
+        ended.cancel()
+        await asyncio.gather(ended, return_exceptions=True)
+        return None
+    return await ended
