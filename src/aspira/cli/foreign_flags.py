@@ -82,6 +82,11 @@ FOREIGN_FLAGS: tuple[ForeignFlag, ...] = (
     _unsupported("batching_parameters_file", default="", reason=_BATCHING),
     _unsupported("enable_per_model_batching_parameters", default=False, reason=_BATCHING),
     _unsupported(
+        "num_tflite_interpreters_per_pool",
+        default=1,
+        reason="a pool holds one interpreter; more would be batching",
+    ),
+    _unsupported(
         "platform_config_file",
         default="",
         reason="sessions, tags and warm-up are set by their own flags",
