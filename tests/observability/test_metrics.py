@@ -1,3 +1,8 @@
+import gc
+from collections.abc import Iterator
+from contextlib import contextmanager
+from itertools import count
+
 import pytest
 
 from aspira.observability.metrics import (
@@ -69,6 +74,36 @@ def test_snapshot_is_sorted_by_label_values() -> None:
         ("a", "OK"),
         ("b", "OK"),
     ]
+
+
+@contextmanager
+def series_added_at_every_turn(counter: Counter) -> Iterator[None]:
+    """Each object that is made may run the garbage collector, and that other code."""
+    numbers = count()
+
+    def add(phase: str, info: dict[str, int]) -> None:
+        counter.increment((f"new {next(numbers)}",))
+
+    threshold = gc.get_threshold()
+    gc.callbacks.append(add)
+    gc.set_threshold(1)
+    try:
+        yield
+    finally:
+        gc.set_threshold(*threshold)
+        gc.callbacks.remove(add)
+
+
+def test_a_snapshot_bears_series_that_are_added_meanwhile() -> None:
+    counter = Counter("/test/total", label_names=("model",))
+    # More than there are spare tuples, which would be taken without making any.
+    names = [(f"{number:04}",) for number in range(5_000)]
+    for name in names:
+        counter.increment(name)
+    with series_added_at_every_turn(counter):
+        listed = counter.snapshot()
+    assert [labels for labels, _ in listed[: len(names)]] == names
+    assert len(counter.snapshot()) > len(names)
 
 
 def test_label_sets_past_the_bound_share_one_series() -> None:

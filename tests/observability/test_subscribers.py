@@ -1,3 +1,5 @@
+import tracemalloc
+
 import pytest
 
 from aspira.contracts.errors import Code, NotFound, Unavailable
@@ -15,6 +17,7 @@ from aspira.observability.subscribers import ServingMetrics
 SERVABLE_ID = ServableId(ModelName("m"), Version(1))
 GRPC_PREDICT = RequestEnded("m", 3, "predict", "grpc", Code.OK, duration_s=0.00002)
 REST_PREDICT = GRPC_PREDICT._replace(entrypoint="rest")
+REST_NOT_FOUND = REST_PREDICT._replace(version=None, code=Code.NOT_FOUND)
 
 
 @pytest.fixture
@@ -105,8 +108,9 @@ def test_other_grpc_calls_count_in_our_families_only(metrics: ServingMetrics, ap
 
 
 def test_failures_count_but_have_no_latency(metrics: ServingMetrics) -> None:
-    metrics.on_request(REST_PREDICT._replace(version=None, code=Code.NOT_FOUND))
-    metrics.on_request(REST_PREDICT._replace(version=None, code=Code.NOT_FOUND))
+    metrics.on_lifecycle(VersionStateChanged(SERVABLE_ID, "failed"))
+    metrics.on_request(REST_NOT_FOUND)
+    metrics.on_request(REST_NOT_FOUND)
     assert samples(metrics, ":tensorflow:serving:request_count") == {
         '{model_name="m",status="NOT_FOUND"}': "2"
     }
@@ -117,12 +121,91 @@ def test_failures_count_but_have_no_latency(metrics: ServingMetrics) -> None:
     assert samples(metrics, ":aspira:request_latency") == {}
 
 
-def test_unknown_model_names_cannot_grow_the_page_without_bound(metrics: ServingMetrics) -> None:
-    for number in range(10_010):
-        metrics.on_request(REST_PREDICT._replace(model_name=f"x{number}", code=Code.NOT_FOUND))
+def test_series_have_a_bound() -> None:
+    metrics = ServingMetrics(max_num_series=3)
+    for number in range(5):
+        metrics.on_request(REST_PREDICT._replace(model_name=f"x{number}"))
     counts = samples(metrics, ":tensorflow:serving:request_count")
-    assert len(counts) == 10_001
-    assert counts['{model_name="__other__",status="__other__"}'] == "10"
+    assert len(counts) == 4
+    assert counts['{model_name="__other__",status="__other__"}'] == "2"
+    assert len(samples(metrics, ":aspira:request_count")) == 4
+    assert len(samples(metrics, ":aspira:request_latency")) == 4
+
+
+@pytest.mark.parametrize("code", [Code.NOT_FOUND, Code.INVALID_ARGUMENT, Code.UNAVAILABLE])
+def test_an_unknown_model_has_no_name_in_our_families(metrics: ServingMetrics, code: Code) -> None:
+    for name in ("x", "y"):
+        metrics.on_request(REST_NOT_FOUND._replace(model_name=name, code=code))
+    status = code.name
+    assert samples(metrics, ":aspira:request_count") == {
+        '{model_name="__unknown__",version="",api="predict",entrypoint="rest",'
+        f'status="{status}"}}': "2"
+    }
+    assert samples(metrics, ":tensorflow:serving:request_count") == {
+        f'{{model_name="x",status="{status}"}}': "1",
+        f'{{model_name="y",status="{status}"}}': "1",
+    }
+
+
+def test_a_request_without_a_model_name_is_no_unknown_model(metrics: ServingMetrics) -> None:
+    metrics.on_request(REST_NOT_FOUND._replace(model_name="", code=Code.INVALID_ARGUMENT))
+    assert list(samples(metrics, ":aspira:request_count")) == [
+        '{model_name="",version="",api="predict",entrypoint="rest",status="INVALID_ARGUMENT"}'
+    ]
+
+
+@pytest.mark.parametrize(
+    "event", [VersionStateChanged(SERVABLE_ID, "new"), SourceProblem("m", "No versions")]
+)
+def test_a_model_is_known_from_its_first_event_on(
+    metrics: ServingMetrics, event: VersionStateChanged | SourceProblem
+) -> None:
+    metrics.on_request(REST_NOT_FOUND)
+    metrics.on_lifecycle(event)
+    metrics.on_request(REST_NOT_FOUND)
+    labels = 'version="",api="predict",entrypoint="rest",status="NOT_FOUND"'
+    assert samples(metrics, ":aspira:request_count") == {
+        f'{{model_name="__unknown__",{labels}}}': "1",
+        f'{{model_name="m",{labels}}}': "1",
+    }
+    assert samples(metrics, ":tensorflow:serving:request_count") == {
+        '{model_name="m",status="NOT_FOUND"}': "2"
+    }
+
+
+def test_unknown_models_leave_room_for_real_ones() -> None:
+    metrics = ServingMetrics(max_num_series=20, max_num_unknown_series=5)
+    for number in range(100):
+        metrics.on_request(REST_NOT_FOUND._replace(model_name=f"x{number}"))
+    metrics.on_request(REST_NOT_FOUND._replace(model_name="x0"))
+    metrics.on_request(REST_PREDICT)
+    counts = samples(metrics, ":tensorflow:serving:request_count")
+    assert len(counts) == 7
+    assert counts['{model_name="__other__",status="__other__"}'] == "95"
+    assert counts['{model_name="x0",status="NOT_FOUND"}'] == "2"
+    assert counts['{model_name="m",status="OK"}'] == "1"
+    assert len(samples(metrics, ":aspira:request_count")) == 2
+
+
+def test_unknown_models_have_a_bound_by_default(metrics: ServingMetrics) -> None:
+    for number in range(1_010):
+        metrics.on_request(REST_NOT_FOUND._replace(model_name=f"x{number}"))
+    assert len(samples(metrics, ":tensorflow:serving:request_count")) == 1_001
+
+
+@pytest.mark.parametrize("event", [REST_NOT_FOUND, REST_PREDICT])
+def test_long_names_are_not_kept(metrics: ServingMetrics, event: RequestEnded) -> None:
+    metrics.on_request(event)
+    tracemalloc.start()
+    try:
+        for number in range(50):
+            metrics.on_request(event._replace(model_name=f"{number}" + "x" * 100_000))
+        kept_bytes, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert kept_bytes < 1_000_000
+    counts = samples(metrics, ":tensorflow:serving:request_count")
+    assert counts['{model_name="__other__",status="__other__"}'] == "50"
 
 
 def test_a_version_is_in_one_state(metrics: ServingMetrics) -> None:

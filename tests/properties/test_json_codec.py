@@ -2,6 +2,8 @@
 
 import contextlib
 import json
+from collections.abc import Callable
+from functools import partial
 
 import hypothesis.extra.numpy as numpy_strategies
 import numpy as np
@@ -12,7 +14,9 @@ from hypothesis import strategies as st
 from aspira.contracts.errors import ServingError
 from aspira.contracts.signatures import Signature, TensorSpec
 from aspira.contracts.tensors import DataType
+from aspira.frontends.rest.json_large_document import parse_large_document
 from aspira.frontends.rest.json_response import encode_error, encode_predictions
+from aspira.frontends.rest.json_scanner import Scanner
 from aspira.frontends.rest.json_tensors import decode_inputs, parse_inference_body
 
 NUMBER_TYPES = (
@@ -152,3 +156,18 @@ def test_random_tokens_decode_or_raise_serving_errors(
 ) -> None:
     try_decode(b"".join(tokens), signature)
     try_decode(b'{"inputs":' + b"".join(tokens) + b"}", signature)
+
+
+def read_or_refuse(parse: Callable[[], object]) -> str:
+    """The value, or the error's text; `NaN` is not equal to itself but looks the same."""
+    try:
+        return repr(parse())
+    except ServingError as error:
+        return f"refused: {error.message}"
+
+
+@given(tokens=st.lists(TOKENS, max_size=12))
+def test_large_bodies_are_read_and_refused_as_small_ones(tokens: list[bytes]) -> None:
+    for body in (b"".join(tokens), b'{"inputs":[' + b"".join(tokens)):
+        scanned = read_or_refuse(Scanner(body).scan)
+        assert read_or_refuse(partial(parse_large_document, body)) == scanned

@@ -46,7 +46,9 @@ class WarmupFinished:
 class RequestEnded(NamedTuple):
     """A request got its one answer. `version` is None where none was chosen.
 
-    `api` is `predict`, `classify`, `metadata`, ... and `entrypoint` is `grpc` or `rest`.
+    `entrypoint` is `grpc` or `rest`. `api` is `predict`, `classify` or `regress`, over gRPC also
+    `multi_inference`. Over REST it is empty for all that is no inference: status, metadata, and
+    what cannot be routed; gRPC's questions about models are not published.
     """
 
     model_name: str

@@ -2,46 +2,60 @@
 
 Some servers tell of a client that left only when asked. Nearly every request is answered long
 before asking is worth its time, so a request costs no task and no timer here: one timer looks at
-all that wait, and only those that it finds a second time are asked for.
+all that wait, and asks only for those that it finds a second time.
 """
 
 import asyncio
-from types import TracebackType
 from typing import Any
 
 from aspira.contracts.errors import Cancelled
 from aspira.frontends.asgi import Receive
 
+WaitingTask = asyncio.Task[Any]
+
 _TICK_S = 0.05
-# A request is asked for on its second tick, and then once in so many.
-_FIRST_TICK = 2
-_TICKS_BETWEEN = 5
+# Ticks from one question to the next.
+_ASK_EVERY = 5
 
 
 class DepartureWatch:
-    """The requests of one application that wait for their answers. Event loop only."""
+    """The requests of one application that wait for their answers. Event loop only.
+
+    The task that waits brackets its wait with `add` and `remove`:
+
+        waiting = departures.add(receive)
+        try:
+            answer = await handle(request)
+        finally:
+            departures.remove(waiting)
+
+    If the client leaves meanwhile, the task is cancelled, and `remove` makes an error of that.
+    """
 
     def __init__(self) -> None:
-        self._requests: set[WatchedRequest] = set()
+        self._waiting: dict[WaitingTask, Receive] = {}
+        self._long_waits: dict[WaitingTask, _LongWait] = {}
         self._is_ticking = False
 
-    def watch(self, receive: Receive) -> "WatchedRequest":
-        """To be entered once the body has been read, by the task that waits for the answer.
-
-        If the client leaves before the block ends, what the block awaits is cancelled, and the
-        block raises Cancelled.
-        """
-        return WatchedRequest(receive, watch=self)
-
-    def add(self, request: "WatchedRequest") -> None:
-        """Begin to look at it."""
-        self._requests.add(request)
+    def add(self, receive: Receive) -> WaitingTask:
+        """Watch the running task's client from now on; the request body has been read."""
+        task = asyncio.current_task()
+        assert task is not None
+        self._waiting[task] = receive
         if not self._is_ticking:
             self._schedule_tick()
+        return task
 
-    def remove(self, request: "WatchedRequest") -> None:
-        """Look at it no longer."""
-        self._requests.discard(request)
+    def remove(self, task: WaitingTask) -> None:
+        """Watch it no longer. Always called, by the task itself.
+
+        Raises:
+            Cancelled: the client has left, and for no other reason was the task cancelled.
+        """
+        del self._waiting[task]
+        long_wait = self._long_waits.pop(task, None)
+        if long_wait is not None:
+            long_wait.end()
 
     def _schedule_tick(self) -> None:
         self._is_ticking = True
@@ -49,59 +63,45 @@ class DepartureWatch:
 
     def _tick(self) -> None:
         self._is_ticking = False
-        for request in self._requests:
-            request.grow_older()
-        if self._requests:
+        for task, receive in self._waiting.items():
+            long_wait = self._long_waits.get(task)
+            if long_wait is None:
+                self._long_waits[task] = _LongWait(task, receive=receive)
+            else:
+                long_wait.tick()
+        if self._waiting:
             self._schedule_tick()
 
 
-class WatchedRequest:
-    """A context manager around the wait for an answer; see `DepartureWatch.watch`."""
+class _LongWait:
+    """Asks for one client, now and then."""
 
-    __slots__ = ("_asking", "_has_left", "_num_ticks", "_receive", "_task", "_watch")
-
-    def __init__(self, receive: Receive, *, watch: DepartureWatch) -> None:
+    def __init__(self, task: WaitingTask, *, receive: Receive) -> None:
+        self._task = task
         self._receive = receive
-        self._watch = watch
-        self._task: asyncio.Task[Any] | None = None
-        self._asking: asyncio.Task[None] | None = None
         self._num_ticks = 0
+        self._asking: asyncio.Task[None] | None = None
         self._has_left = False
 
-    def __enter__(self) -> None:
-        self._task = asyncio.current_task()
-        self._watch.add(self)
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self._watch.remove(self)
-        if self._asking is not None:
-            self._asking.cancel()
-        if self._has_left:
-            self._take_back_cancellation(error)
-
-    def grow_older(self) -> None:
-        """Ask for the client if it is time and the last question has been answered."""
+    def tick(self) -> None:
+        """Ask if it is time. Where the server answers only with news, the question stands."""
+        is_due = self._num_ticks % _ASK_EVERY == 0
         self._num_ticks += 1
-        is_due = self._num_ticks % _TICKS_BETWEEN == _FIRST_TICK
         if is_due and (self._asking is None or self._asking.done()):
             self._asking = asyncio.get_running_loop().create_task(self._ask())
 
+    def end(self) -> None:
+        """Ask no more, and raise Cancelled if we cancelled the task and nobody else did."""
+        if self._asking is not None:
+            self._asking.cancel()
+        if self._has_left and self._task.uncancel() == 0:
+            raise Cancelled("The client went away")
+
     async def _ask(self) -> None:
         try:
-            event = await self._receive()
+            has_left = (await self._receive())["type"] == "http.disconnect"
         except OSError:
-            event = {"type": "http.disconnect"}
-        if event["type"] == "http.disconnect" and self._task is not None:
+            has_left = True
+        if has_left:
             self._has_left = True
             self._task.cancel()
-
-    def _take_back_cancellation(self, error: BaseException | None) -> None:
-        """Turn our own cancellation into an error; somebody else's goes on."""
-        is_ours_alone = self._task is not None and self._task.uncancel() == 0
-        if is_ours_alone and isinstance(error, asyncio.CancelledError):
-            raise Cancelled("The client went away") from error

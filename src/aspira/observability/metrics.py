@@ -2,9 +2,10 @@
 
 Writers of one series must be on one thread, which for requests is the event loop; adding,
 removing and reading series is safe from any thread, because each is a single dictionary
-operation under the GIL.
+operation under the GIL. So a scrape may be rendered on any thread; what changes meanwhile is in it
+or not.
 
-Model names come from clients, so the number of series is bounded: label sets past the bound, and
+Some labels come from clients, so the number of series is bounded: label sets past the bound, and
 absurdly long ones, share a series whose every label is `__other__`.
 """
 
@@ -81,7 +82,8 @@ class Series(Generic[SeriesT]):
 
     def snapshot(self) -> list[tuple[Labels, SeriesT]]:
         """Every series, sorted by label values."""
-        return sorted(self._by_labels.items(), key=itemgetter(0))
+        # Listing the items makes tuples, and so may run others' code; copying the dictionary not.
+        return sorted(self._by_labels.copy().items(), key=itemgetter(0))
 
     def _add(self, labels: Labels) -> SeriesT:
         assert len(labels) == len(self.label_names), f"{self.name} has labels {self.label_names}"

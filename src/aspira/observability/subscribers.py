@@ -2,10 +2,15 @@
 
 Requests end on the event loop, one at a time, and take no lock. All other events are rare and may
 come from load threads, so they take one.
+
+Clients may ask for models that do not exist, and must not fill the room of those that do. A request
+that failed before a version was chosen, for a name that no lifecycle event has told of, counts in
+our families as `__unknown__`; TensorFlow Serving's keep its name, for a limited number of names.
 """
 
 from bisect import bisect_right
 from collections.abc import Mapping
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from threading import Lock
 from types import MappingProxyType
@@ -23,16 +28,21 @@ from aspira.contracts.events import (
 from aspira.contracts.identity import ServableId
 from aspira.observability.exposition import render
 from aspira.observability.metrics import (
+    MAX_LABEL_LENGTH,
     MAX_NUM_SERIES,
+    OTHER,
     Counter,
     Family,
     Gauge,
     Histogram,
     HistogramSeries,
+    Labels,
     ScalarSeries,
     exponential_bounds,
 )
 
+UNKNOWN = "__unknown__"
+MAX_NUM_UNKNOWN_SERIES = 1_000
 LATENCY_BOUNDS_US = exponential_bounds(10.0, growth=1.8, num_bounds=33)
 
 _MICROSECONDS_PER_SECOND = 1e6
@@ -43,11 +53,24 @@ _REST_API_LABELS = frozenset(_GRPC_API_LABELS)
 
 
 class ServingMetrics:
-    """Every metric of the server. `attach` it to the event bus; `render` is for a scrape."""
+    """Every metric of the server. `attach` it to the event bus; `render` is for a scrape.
 
-    def __init__(self) -> None:
-        self._requests = _RequestMetrics()
+    `max_num_series` bounds each family about requests, and `max_num_unknown_series` the part of it
+    that names of unknown models may take.
+    """
+
+    def __init__(
+        self,
+        *,
+        max_num_series: int = MAX_NUM_SERIES,
+        max_num_unknown_series: int = MAX_NUM_UNKNOWN_SERIES,
+    ) -> None:
         self._models = _ModelMetrics()
+        self._requests = _RequestMetrics(
+            self._models.names,
+            max_num_series=max_num_series,
+            max_num_unknown_series=max_num_unknown_series,
+        )
         self._models_lock = Lock()
 
     def attach(self, events: EventBus) -> None:
@@ -63,7 +86,7 @@ class ServingMetrics:
             self._models.note(event)
 
     def render(self) -> bytes:
-        """The metrics page, in TensorFlow Serving's text format."""
+        """The metrics page, in TensorFlow Serving's text format. Safe on any thread."""
         return render([*self._requests.families, *self._models.families])
 
 
@@ -76,27 +99,41 @@ class _RequestSeries:
 
 
 class _RequestMetrics:
-    """How many requests ended how, and how long the successful ones took."""
+    """How many requests ended how, and how long the successful ones took.
 
-    def __init__(self) -> None:
+    `model_names` are those that are known; the owner adds to it.
+    """
+
+    def __init__(
+        self, model_names: AbstractSet[str], *, max_num_series: int, max_num_unknown_series: int
+    ) -> None:
         self._count = Counter(
-            "/tensorflow/serving/request_count", label_names=("model_name", "status")
+            "/tensorflow/serving/request_count",
+            label_names=("model_name", "status"),
+            max_num_series=max_num_series,
         )
         self._latency_us = Histogram(
             "/tensorflow/serving/request_latency",
             label_names=("model_name", "API", "entrypoint"),
             bounds=LATENCY_BOUNDS_US,
+            max_num_series=max_num_series,
         )
         self._version_count = Counter(
             "/aspira/request_count",
             label_names=("model_name", "version", "api", "entrypoint", "status"),
+            max_num_series=max_num_series,
         )
         self._version_latency_us = Histogram(
             "/aspira/request_latency",
             label_names=("model_name", "version", "api", "entrypoint"),
             bounds=LATENCY_BOUNDS_US,
+            max_num_series=max_num_series,
         )
+        self._max_num_known = max_num_series
         self._known: dict[tuple[object, ...], _RequestSeries] = {}
+        self._model_names = model_names
+        self._max_num_unknown = max_num_unknown_series
+        self._unknown: set[Labels] = set()
 
     @property
     def families(self) -> tuple[Family, ...]:
@@ -107,8 +144,7 @@ class _RequestMetrics:
         series = self._known.get(key)
         if series is None:
             series = self._find_series(event)
-            # Holds as many as there are series, which are bounded, and no more.
-            if len(self._known) < MAX_NUM_SERIES:
+            if self._is_worth_keeping(event):
                 self._known[key] = series
         latency_us = event.duration_s * _MICROSECONDS_PER_SECOND
         for counter in series.counters:
@@ -123,21 +159,52 @@ class _RequestMetrics:
         """The series that requests alike in all but their duration count in."""
         status = event.code.name
         version = "" if event.version is None else str(event.version)
-        labels = (event.model_name, version, event.api, event.entrypoint)
+        is_unknown = self._is_unknown(event)
+        name = UNKNOWN if is_unknown else event.model_name
+        labels = (name, version, event.api, event.entrypoint)
         counters = [self._version_count.find((*labels, status))]
         histograms = [self._version_latency_us.find(labels)] if event.code is Code.OK else []
         reference_labels = _try_reference_labels(event)
         if reference_labels is not None:
-            counters.append(self._count.find((event.model_name, status)))
+            count_labels = (event.model_name, status)
+            if is_unknown:
+                count_labels = self._limit_unknown(count_labels)
+            counters.append(self._count.find(count_labels))
             if event.code is Code.OK:
                 histograms.append(self._latency_us.find((event.model_name, *reference_labels)))
         return _RequestSeries(tuple(counters), tuple(histograms))
 
+    def _is_unknown(self, event: RequestEnded) -> bool:
+        """Whether it failed for want of a model, or too early to tell, under a name of no model."""
+        if event.version is not None or event.code is Code.OK:
+            return False
+        # What could not be routed has no name at all.
+        return bool(event.model_name) and event.model_name not in self._model_names
+
+    def _limit_unknown(self, labels: tuple[str, str]) -> tuple[str, str]:
+        if labels in self._unknown:
+            return labels
+        is_full = len(self._unknown) >= self._max_num_unknown
+        if is_full or len(labels[0]) > MAX_LABEL_LENGTH:
+            return (OTHER, OTHER)
+        self._unknown.add(labels)
+        return labels
+
+    def _is_worth_keeping(self, event: RequestEnded) -> bool:
+        """Whether requests like it come again: an unknown name may be new each time, and long."""
+        is_full = len(self._known) >= self._max_num_known
+        is_short = len(event.model_name) <= MAX_LABEL_LENGTH
+        return is_short and not is_full and not self._is_unknown(event)
+
 
 class _ModelMetrics:
-    """What happens to models whether or not anybody asks them anything."""
+    """What happens to models whether or not anybody asks them anything.
+
+    `names` are those of every model that an event has told of, and are never forgotten.
+    """
 
     def __init__(self) -> None:
+        self.names: set[str] = set()
         self._warmup_latency_us = Histogram(
             "/tensorflow/serving/model_warmup_latency",
             label_names=("model_path", "status"),
@@ -168,11 +235,13 @@ class _ModelMetrics:
     def note(self, event: LifecycleEvent) -> None:
         match event:
             case VersionStateChanged():
+                self.names.add(event.servable_id.name)
                 self._note_state(event.servable_id, state=event.state)
             case LoadAttemptFailed(servable_id=failed, error=error):
                 labels = (failed.name, str(failed.version), error.code.name)
                 self._load_failures.increment(labels)
             case SourceProblem():
+                self.names.add(event.model_name)
                 self._source_problems.assign((event.model_name,), value=int(bool(event.message)))
             case WarmupFinished():
                 self._note_warmup(event)

@@ -1,5 +1,6 @@
 import asyncio
 import gzip
+import threading
 from collections.abc import AsyncIterator
 
 import pytest
@@ -7,6 +8,8 @@ from google.protobuf.wrappers_pb2 import StringValue
 
 from asgi_exchange import Answer, Request, ScriptedClient, exchange, read_answer
 from aspira.contracts.errors import Code, NotFound
+from aspira.frontends import departures
+from aspira.frontends.grpc import asgi
 from aspira.frontends.grpc.asgi import GrpcApplication
 from aspira.frontends.grpc.methods import StreamMethod, UnaryCall, UnaryMethod
 from aspira.service.drain import RequestGate
@@ -38,6 +41,8 @@ class Echo:
         self.calls.append(call)
         if call.message.value == "error":
             raise NotFound("no such thing: 50%\n")
+        if call.message.value == "wait":
+            await asyncio.Event().wait()
         return call.message
 
     async def many(self, requests: AsyncIterator[StringValue]) -> AsyncIterator[StringValue]:
@@ -303,3 +308,90 @@ def test_a_client_that_leaves_within_its_stream_ends_the_handler(echo: Echo) -> 
     assert texts(answer) == ["one"]
     assert answer.trailers["grpc-status"] == str(int(Code.CANCELLED))
     assert echo.num_ended_streams == 1
+
+
+MAX_STREAMED_BYTES = 4 * 2**20
+
+
+def test_a_streamed_message_may_have_4_mebibytes(echo: Echo) -> None:
+    body = b"x" * (MAX_STREAMED_BYTES - 5)
+    (text,) = texts(ask(echo, words(STREAM, body.decode())))
+    assert len(text) == len(body)
+
+
+@pytest.mark.parametrize("is_compressed", [False, True])
+def test_a_streamed_message_over_4_mebibytes_is_refused(echo: Echo, is_compressed: bool) -> None:
+    payload = StringValue(value="x" * MAX_STREAMED_BYTES).SerializeToString()
+    if is_compressed:
+        payload = gzip.compress(payload)
+    body = frame(payload, is_compressed=is_compressed)
+    answered = result(ask(echo, raw(STREAM, body, headers={"grpc-encoding": "gzip"})))
+    assert answered.code is Code.RESOURCE_EXHAUSTED
+    assert "4194304 bytes" in answered.text
+
+
+def test_reading_a_stream_copies_each_byte_a_few_times_only(
+    echo: Echo, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Messages in one chunk are found where they lie; what follows is not copied for each."""
+    num_messages, starts = 1000, []
+    frame_end = asgi._frame_end
+
+    def note_start(buffer: bytearray, *, start: int) -> int | None:
+        starts.append(start)
+        return frame_end(buffer, start=start)
+
+    monkeypatch.setattr(asgi, "_frame_end", note_start)
+    assert len(texts(ask(echo, words(STREAM, *["x"] * num_messages)))) == num_messages
+    assert starts == [8 * index for index in range(num_messages + 1)]
+
+
+def test_a_unary_message_may_not_inflate_past_100_mebibytes(echo: Echo) -> None:
+    payload = gzip.compress(bytes(100 * 2**20 + 1), compresslevel=1)
+    request = raw(UNARY, frame(payload, is_compressed=True), headers={"grpc-encoding": "gzip"})
+    answered = result(ask(echo, request))
+    assert answered == CallResult(
+        [], Code.RESOURCE_EXHAUSTED, "The inflated message is larger than 104857600 bytes"
+    )
+    assert echo.calls == []
+
+
+@pytest.mark.parametrize("path", [UNARY, STREAM])
+def test_messages_are_inflated_off_the_loop(
+    echo: Echo, monkeypatch: pytest.MonkeyPatch, path: str
+) -> None:
+    threads: list[threading.Thread] = []
+    name = "decode_only_message" if path == UNARY else "inflate"
+    inflate = getattr(asgi, name)
+
+    def note_thread(payload: bytes, *, encoding: bytes, max_bytes: int) -> bytes:
+        threads.append(threading.current_thread())
+        inflated: bytes = inflate(payload, encoding=encoding, max_bytes=max_bytes)
+        return inflated
+
+    monkeypatch.setattr(asgi, name, note_thread)
+    payload = gzip.compress(StringValue(value="hello").SerializeToString())
+    request = raw(path, frame(payload, is_compressed=True), headers={"grpc-encoding": "gzip"})
+    assert texts(ask(echo, request)) == ["hello"]
+    assert len(threads) == 1
+    assert threads[0] is not threading.main_thread()
+
+
+def test_a_unary_call_ends_when_its_client_leaves(
+    echo: Echo, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(departures, "_TICK_S", 0.0)
+
+    async def run() -> ScriptedClient:
+        request = words(UNARY, "wait")
+        client = ScriptedClient(request)
+        client.leave()
+        async with asyncio.timeout(10):
+            await echo.application(request.scope, client.receive, client.send)
+            echo.gate.close()
+            await echo.gate.wait_empty()
+        return client
+
+    client = asyncio.run(run())
+    assert len(echo.calls) == 1
+    assert result(read_answer(client.sent)).code is Code.CANCELLED

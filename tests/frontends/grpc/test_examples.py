@@ -1,4 +1,6 @@
-from collections.abc import Iterable
+import asyncio
+import threading
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -10,9 +12,14 @@ from tensorflow_serving.apis import classification_pb2, inference_pb2, regressio
 
 from asgi_exchange import get
 from aspira.contracts.errors import Code, OutOfRange
+from aspira.contracts.events import EventBus, RequestEnded
 from aspira.contracts.signatures import CLASSIFY_METHOD, REGRESS_METHOD
+from aspira.frontends.grpc import examples
+from aspira.frontends.grpc.examples import ExamplesServicer
+from aspira.frontends.grpc.methods import UnaryCall
 from aspira.service.options import ServiceOptions
 from aspira.settings import DEFAULT_METRICS_PATH, Settings
+from aspira.testing.clock import JumpClock
 from example_toys import FixedServable
 from grpc_exchange import CallResult, call_request, read_result
 from serving_toys import ask, single_model, write_version
@@ -206,3 +213,63 @@ def test_calls_are_counted_by_how_they_ended(settings: Settings) -> None:
         assert f"{ours}{{{labels}}} 1" in lines
     labels = 'model_name="",version="",api="multi_inference",entrypoint="grpc"'
     assert f'{ours}{{{labels},status="INVALID_ARGUMENT"}} 1' in lines
+
+
+@pytest.mark.parametrize(("limit", "is_on_loop"), [(2**20, True), (1, False)])
+@pytest.mark.parametrize(
+    ("method", "message"),
+    [
+        ("Classify", classify_request()),
+        ("Regress", regress_request()),
+        ("MultiInference", multi_request([("regress", REGRESS_METHOD), ("", CLASSIFY_METHOD)])),
+    ],
+    ids=["classify", "regress", "multi_inference"],
+)
+def test_only_many_examples_are_converted_off_the_loop(
+    settings: Settings,
+    monkeypatch: pytest.MonkeyPatch,
+    method: str,
+    message: Any,
+    limit: int,
+    is_on_loop: bool,
+) -> None:
+    threads: list[threading.Thread] = []
+
+    def noting(convert: Callable[..., Any]) -> Callable[..., Any]:
+        def note(*arguments: Any, **options: Any) -> Any:
+            threads.append(threading.current_thread())
+            return convert(*arguments, **options)
+
+        return note
+
+    monkeypatch.setattr(examples, "LARGE_EXAMPLES_BYTES", limit)
+    kind = "multi_inference" if method == "MultiInference" else "examples"
+    for name in (f"decode_{kind}_request", f"encode_{kind}_response"):
+        monkeypatch.setattr(examples, name, noting(getattr(examples, name)))
+    assert call(settings, method, message).code is Code.OK
+    assert [thread is threading.main_thread() for thread in threads] == [is_on_loop] * 2
+
+
+def test_a_cancelled_call_is_counted_as_such(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def never_answer(inference: object, *, request: object) -> None:
+        await asyncio.Event().wait()
+
+    monkeypatch.setattr(examples, "regress", never_answer)
+    seen: list[RequestEnded] = []
+    events = EventBus()
+    events.subscribe_requests(seen.append)
+    servicer = ExamplesServicer(
+        None,  # type: ignore[arg-type]
+        events=events,
+        clock=JumpClock(),
+    )
+
+    async def run() -> bool:
+        regressing = asyncio.create_task(servicer.regress(UnaryCall(regress_request(), None)))
+        await asyncio.sleep(0)
+        regressing.cancel()
+        await asyncio.wait({regressing})
+        return regressing.cancelled()
+
+    assert asyncio.run(run())
+    assert seen == [RequestEnded("m", None, "regress", "grpc", Code.CANCELLED, 0.0)]

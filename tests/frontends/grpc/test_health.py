@@ -1,5 +1,5 @@
 import asyncio
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -7,10 +7,11 @@ import pytest
 from grpc_health.v1.health_pb2 import HealthCheckRequest, HealthCheckResponse
 
 from asgi_exchange import Answer, exchange
-from aspira.contracts.errors import Code, Internal, InvalidArgument
+from aspira.contracts.errors import Code, Internal, InvalidArgument, Unavailable
 from aspira.frontends.grpc import health
 from aspira.frontends.grpc.health import HealthServicer
 from aspira.frontends.grpc.options import GrpcOptions
+from aspira.service.drain import RequestGate
 from aspira.settings import Settings
 from grpc_exchange import CallResult, call_request, read_result
 from serving_toys import ask, running, single_model, write_version
@@ -82,7 +83,7 @@ def watch(answers: Iterator[bool | None], *requests: HealthCheckRequest) -> list
         except StopIteration:
             raise _AnswersEnded from None
 
-    servicer = HealthServicer(check_health)
+    servicer = HealthServicer(check_health, gate=RequestGate())
 
     async def messages() -> AsyncIterator[HealthCheckRequest]:
         for request in requests:
@@ -120,3 +121,56 @@ def test_a_watch_without_a_message_is_refused() -> None:
 def test_a_watch_of_two_names_is_refused() -> None:
     with pytest.raises(InvalidArgument, match="Watch takes a single message"):
         watch(iter([True]), HealthCheckRequest(), HealthCheckRequest())
+
+
+async def told(requests: Iterable[HealthCheckRequest]) -> AsyncIterator[HealthCheckRequest]:
+    for request in requests:
+        yield request
+
+
+def watch_until_closed(servicer: HealthServicer, *, gate: RequestGate) -> list[int]:
+    """The statuses told by a watch that the shutdown ends, which comes after the first."""
+    statuses = []
+
+    async def run() -> None:
+        async for response in servicer.watch(told([HealthCheckRequest()])):
+            statuses.append(response.status)
+            gate.close()
+
+    with pytest.raises(Unavailable, match="The server is shutting down"):
+        asyncio.run(run())
+    return statuses
+
+
+def test_a_watch_ends_once_it_has_told_that_the_server_shuts_down(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(health, "_WATCH_INTERVAL_S", 0.0)
+    gate = RequestGate()
+    servicer = HealthServicer(lambda service: gate.is_open, gate=gate)
+    assert watch_until_closed(servicer, gate=gate) == [SERVING, NOT_SERVING]
+
+
+def test_a_watch_that_comes_late_is_told_and_ends() -> None:
+    gate = RequestGate()
+    gate.close()
+    servicer = HealthServicer(lambda service: False, gate=gate)
+    assert watch_until_closed(servicer, gate=gate) == [NOT_SERVING]
+
+
+def test_watches_share_what_they_look_up() -> None:
+    asked: list[str] = []
+
+    def check_health(service: str) -> bool:
+        asked.append(service)
+        return True
+
+    servicer = HealthServicer(check_health, gate=RequestGate())
+
+    async def run() -> list[int]:
+        names = ["m", "m", "", "m"]
+        watches = [servicer.watch(told([HealthCheckRequest(service=name)])) for name in names]
+        return [(await anext(watch)).status for watch in watches]
+
+    assert asyncio.run(run()) == [SERVING] * 4
+    assert asked == ["m", ""]

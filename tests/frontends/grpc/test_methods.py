@@ -1,5 +1,6 @@
 import asyncio
 import logging
+import threading
 
 import pytest
 from google.protobuf.wrappers_pb2 import Int64Value, StringValue
@@ -72,3 +73,31 @@ def test_a_bug_of_the_handler_is_logged_and_answered_without_details(
     assert caught.value.code is Code.INTERNAL
     assert caught.value.message == "The server met a bug; its log has the details"
     assert "a secret" in caplog.text
+
+
+def test_a_handler_may_serialize_its_response_itself() -> None:
+    async def answer(call: UnaryCall) -> bytes:
+        return b"serialized"
+
+    method = UnaryMethod(StringValue, answer)
+    assert asyncio.run(call_unary(method, payload=b"", deadline=None)) == b"serialized"
+
+
+@pytest.mark.parametrize(("num_bytes", "is_on_loop"), [(10, True), (256 * 2**10, False)])
+def test_only_large_messages_are_parsed_off_the_loop(num_bytes: int, is_on_loop: bool) -> None:
+    threads: list[threading.Thread] = []
+
+    class Recorder:
+        @staticmethod
+        def FromString(payload: bytes) -> StringValue:  # noqa: N802 - protobuf's name
+            threads.append(threading.current_thread())
+            return StringValue.FromString(payload)
+
+    async def answer(call: UnaryCall) -> Int64Value:
+        return Int64Value(value=call.num_bytes)
+
+    payload = StringValue(value="x" * num_bytes).SerializeToString()
+    method = UnaryMethod(Recorder, answer)
+    answered = asyncio.run(call_unary(method, payload=payload, deadline=None))
+    assert Int64Value.FromString(answered).value == len(payload)
+    assert [thread is threading.main_thread() for thread in threads] == [is_on_loop]

@@ -225,3 +225,18 @@ def test_a_reload_tells_which_model_is_missing(settings: Settings, tmp_path: Pat
     )
     assert reloaded.code is Code.UNKNOWN
     assert f"Could not find base path {tmp_path / 'n'} for servable n" in reloaded.text
+
+
+def test_a_reload_that_asks_for_metrics_is_refused_by_name(
+    settings: Settings, tmp_path: Path
+) -> None:
+    request = reload_request(config_list(config_entry(tmp_path / "n")))
+    request.metric_names.append("/tensorflow/serving/model_warmup_latency")
+    reloading, asking = ask(
+        settings, call_request(RELOAD, request), call_request(STATUS, status_request("m"))
+    )
+    refused = read_result(reloading, answer_class=ReloadConfigResponse)
+    assert refused.code is Code.UNIMPLEMENTED
+    assert refused.text.startswith("ReloadConfigRequest.metric_names is not supported")
+    after = read_result(asking, answer_class=GetModelStatusResponse)
+    assert states(after) == [(2, "AVAILABLE"), (1, "AVAILABLE")]

@@ -1,3 +1,5 @@
+import threading
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,6 +15,7 @@ from tensorflow_serving.apis.predict_pb2 import PredictRequest, PredictResponse
 from asgi_exchange import get
 from aspira.contracts.errors import Code
 from aspira.contracts.tensors import DataType
+from aspira.frontends.grpc import prediction
 from aspira.frontends.grpc.options import GrpcOptions
 from aspira.settings import DEFAULT_METRICS_PATH, Settings
 from grpc_exchange import CallResult, call_request, read_result
@@ -284,3 +287,23 @@ def test_calls_are_counted_by_how_they_ended(settings: Settings) -> None:
         ":tensorflow:serving:request_latency_count"
         '{model_name="m",API="Predict",entrypoint="GRPC"} 2'
     ) in lines
+
+
+@pytest.mark.parametrize(("num_values", "is_on_loop"), [(10, True), (2**16, False)])
+def test_only_large_tensors_are_converted_off_the_loop(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch, num_values: int, is_on_loop: bool
+) -> None:
+    threads: list[threading.Thread] = []
+
+    def noting(convert: Callable[..., Any]) -> Callable[..., Any]:
+        def note(*arguments: Any, **options: Any) -> Any:
+            threads.append(threading.current_thread())
+            return convert(*arguments, **options)
+
+        return note
+
+    for name in ("decode_predict_request", "encode_predict_response"):
+        monkeypatch.setattr(prediction, name, noting(getattr(prediction, name)))
+    (response,) = predict(settings, predict_request(*[2.0] * num_values)).messages
+    assert list(response.outputs["y"].float_val) == [3.0] * num_values
+    assert [thread is threading.main_thread() for thread in threads] == [is_on_loop] * 2

@@ -75,7 +75,7 @@ def test_a_gzip_body_over_100_mebibytes_counts_as_empty(settings: Settings) -> N
 def test_a_gzip_body_may_reach_the_limit(
     settings: Settings, monkeypatch: pytest.MonkeyPatch, limit: int, is_empty: bool
 ) -> None:
-    monkeypatch.setattr(asgi, "_MAX_INFLATED_BYTES", limit)
+    monkeypatch.setattr(asgi, "MAX_INFLATED_BYTES", limit)
     answered = answer_gzip(settings, gzip.compress(BODY))
     assert (answered.status == 400) is is_empty
 

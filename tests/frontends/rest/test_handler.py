@@ -1,4 +1,5 @@
 import asyncio
+import threading
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -324,6 +325,20 @@ def test_the_metrics_page_takes_no_query(settings: Settings) -> None:
     )
 
 
+def test_the_metrics_page_is_made_beside_the_event_loop() -> None:
+    makers: list[int] = []
+
+    def render() -> bytes:
+        makers.append(threading.get_ident())
+        return b"page"
+
+    handler = make_handler(EventBus(), metrics=MetricsPage("/metrics", render))
+    response = asyncio.run(handler.handle(HttpRequest("GET", "/metrics", "", (), b"", None)))
+    assert (response.status, response.body) == (200, b"page")
+    assert len(makers) == 1
+    assert makers != [threading.get_ident()]
+
+
 def monitored(settings: Settings, file: Path, *, text: str) -> Settings:
     file.write_text(text)
     return replace(settings, process=ProcessOptions(monitoring_config_file=str(file)))
@@ -390,19 +405,23 @@ def test_a_server_that_drains_is_alive_and_not_ready(settings: Settings) -> None
     assert status.status == 200
 
 
-def handle_with_a_bug(request: HttpRequest, *, on_event: Callable[[RequestEnded], None]) -> str:
-    """The error text of a handler whose services are missing."""
-    events = EventBus()
-    events.subscribe_requests(on_event)
-    handler = RestHandler(
+def make_handler(events: EventBus, *, metrics: MetricsPage | None = None) -> RestHandler:
+    """A handler whose services are missing."""
+    return RestHandler(
         None,  # type: ignore[arg-type]
         models=None,  # type: ignore[arg-type]
         gate=RequestGate(),
         events=events,
         clock=JumpClock(),
-        metrics=MetricsPage("/metrics", lambda: b""),
+        metrics=metrics,
     )
-    response = asyncio.run(handler.handle(request))
+
+
+def handle_with_a_bug(request: HttpRequest, *, on_event: Callable[[RequestEnded], None]) -> str:
+    """The error text of a handler whose services are missing."""
+    events = EventBus()
+    events.subscribe_requests(on_event)
+    response = asyncio.run(make_handler(events).handle(request))
     assert response.status == 500
     return response.body.decode()
 

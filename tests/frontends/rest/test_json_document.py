@@ -5,7 +5,9 @@ import math
 import pytest
 
 from aspira.contracts.errors import InvalidArgument
-from aspira.frontends.rest.json_document import MAX_DEPTH, parse_document
+from aspira.frontends.rest import json_document
+from aspira.frontends.rest.json_document import MAX_DEPTH, MAX_SCANNED_BYTES, parse_document
+from aspira.frontends.rest.json_large_document import parse_large_document
 
 
 def error_of(body: bytes) -> str:
@@ -49,20 +51,34 @@ def error_of(body: bytes) -> str:
 )
 def test_accepted(body: bytes, value: object) -> None:
     assert parse_document(body) == value
+    assert parse_large_document(bytes(body)) == value
 
 
 @pytest.mark.parametrize("body", [b"[NaN]", b"[-NaN]", b"[NaN] x", b"[NaN, Inf]"])
 def test_nan_is_accepted(body: bytes) -> None:
-    found = parse_document(body)
-    assert isinstance(found, list)
-    assert math.isnan(found[0])
+    for parse in (parse_document, parse_large_document):
+        found = parse(body)
+        assert isinstance(found, list)
+        assert math.isnan(found[0])
 
 
 @pytest.mark.parametrize("text", [b'["\xff\xfe\x80"]', b'["\xff\xfe\x80", Inf]'])
 def test_bytes_that_are_not_utf8_survive(text: bytes) -> None:
-    found = parse_document(text)
+    for parse in (parse_document, parse_large_document):
+        found = parse(text)
+        assert isinstance(found, list)
+        assert found[0].encode("utf-8", "surrogateescape") == b"\xff\xfe\x80"
+
+
+@pytest.mark.parametrize(
+    "string", [b"Inf", b"-NaN", b'\\"Inf\\"', b"\\\\", b'\\\\\\" -Infinity', b"\xffInf"]
+)
+def test_constants_in_strings_of_large_bodies_stay(string: bytes) -> None:
+    found = parse_large_document(b'[Inf, "' + string + b'", -Inf, "Inf", -NaN]')
     assert isinstance(found, list)
-    assert found[0].encode("utf-8", "surrogateescape") == b"\xff\xfe\x80"
+    expected = string.replace(b'\\"', b'"').replace(b"\\\\", b"\\")
+    assert found[1].encode("utf-8", "surrogateescape") == expected
+    assert (found[0], found[2], found[3]) == (math.inf, -math.inf, "Inf")
 
 
 @pytest.mark.parametrize(
@@ -116,10 +132,45 @@ def test_bytes_that_are_not_utf8_survive(text: bytes) -> None:
         (b"[1e]", "Miss exponent in number.", 3),
         (b"[1.5e+]", "Miss exponent in number.", 6),
         (b"\xef\xbb\xbf[1 2]", "Missing a comma or ']' after an array element.", 6),
+        (b'["\xc3\xa9" 1]', "Missing a comma or ']' after an array element.", 6),
+        (b'["\xff\xff" 1]', "Missing a comma or ']' after an array element.", 6),
+        (b"[NaN, Inf, -Infinity, 1 2]", "Missing a comma or ']' after an array element.", 24),
+        (b"[1, \n]", "Invalid value.", 5),
+        (b'{"a": 1, }', "Missing a name for object member.", 9),
     ],
 )
 def test_error_texts_and_offsets(body: bytes, text: str, offset: int) -> None:
     assert error_of(body) == f"JSON Parse error: {text} at offset: {offset}"
+    with pytest.raises(InvalidArgument) as caught:
+        parse_large_document(body)
+    assert caught.value.message == f"JSON Parse error: {text} at offset: {offset}"
+
+
+def test_large_bodies_are_not_scanned_by_hand(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(json_document, "Scanner", None)
+    start = b'{"instances": [' + b"1.5, " * (MAX_SCANNED_BYTES // 5)
+    assert error_of(start + b"1 2]}") == (
+        "JSON Parse error: Missing a comma or ']' after an array element. at offset: "
+        f"{len(start) + 2}"
+    )
+    assert error_of(start + b'"\xff", trve]}').startswith("JSON Parse error: Invalid value.")
+    assert parse_document(start + b'"\xff", Inf]}')
+
+
+def test_a_large_body_of_nothing_but_space_is_empty() -> None:
+    num_bytes = MAX_SCANNED_BYTES + 1
+    assert error_of(b" " * num_bytes) == (
+        f"JSON Parse error: The document is empty. at offset: {num_bytes}"
+    )
+
+
+def test_large_bodies_that_are_deep_are_errors() -> None:
+    space = b" " * MAX_SCANNED_BYTES
+    deep = b"[" * MAX_DEPTH + b"]" * MAX_DEPTH
+    assert parse_document(deep + space)
+    assert "More than 1024 arrays and objects" in error_of(b"[" + deep + b"]" + space)
+    oddly_deep = b"[" * (MAX_DEPTH - 1) + b"Inf" + b"]" * (MAX_DEPTH - 1)
+    assert "Too many arrays and objects" in error_of(oddly_deep + space)
 
 
 @pytest.mark.parametrize("body", [b"", memoryview(b"")])

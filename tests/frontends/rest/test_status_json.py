@@ -2,10 +2,13 @@
 
 import json
 
+import numpy as np
+import pytest
+
 from aspira.contracts.errors import Code
 from aspira.contracts.identity import ModelName, ServableId, Version
 from aspira.contracts.signatures import REGRESS_METHOD, Signature, TensorSpec
-from aspira.contracts.tensors import DataType
+from aspira.contracts.tensors import DataType, Tensor
 from aspira.frontends.rest.status_json import VersionStatus, encode_metadata, encode_model_status
 
 MODEL = ServableId(ModelName("half"), Version(123))
@@ -64,6 +67,43 @@ def test_metadata_is_sorted_by_name() -> None:
     assert list(signatures["first"]["outputs"]) == ["a", "b"]
     assert signatures["first"]["inputs"] == {}
     assert signatures["first"]["outputs"]["a"]["tensor_shape"] == {"dim": [], "unknown_rank": False}
+
+
+def printed_defaults(defaults: dict[str, Tensor]) -> str:
+    """The part of a metadata body from the `defaults` of its one signature on."""
+    signature = Signature(inputs={}, outputs={}, method_name="", defaults=defaults)
+    body = encode_metadata(MODEL, signatures={"only": signature}).decode()
+    return body[body.index('   "defaults": ') :]
+
+
+def test_a_default_is_printed_whole() -> None:
+    assert printed_defaults({"x": np.array([7, -2], np.int64)}) == (
+        '   "defaults": {\n    "x": {\n     "dtype": "DT_INT64",\n     "tensor_shape": {\n'
+        '      "dim": [\n       {\n        "size": "2",\n        "name": ""\n       }\n      ],\n'
+        '      "unknown_rank": false\n     },\n     "version_number": 0,\n'
+        '     "tensor_content": "",\n     "float_val": [],\n     "double_val": [],\n'
+        '     "int_val": [],\n     "string_val": [],\n     "scomplex_val": [],\n'
+        '     "int64_val": [\n      "7",\n      "-2"\n     ],\n     "bool_val": [],\n'
+        '     "dcomplex_val": [],\n     "half_val": [],\n     "resource_handle_val": [],\n'
+        '     "variant_val": [],\n     "uint32_val": [],\n     "uint64_val": [],\n'
+        '     "float8_val": ""\n    }\n   }\n  }\n }\n}\n}\n}\n'
+    )
+
+
+@pytest.mark.parametrize(
+    ("tensor", "field", "values"),
+    [
+        (np.array([b"\xff", b"a"], object), "string_val", ["/w==", "YQ=="]),
+        (np.array([0.1, np.nan, -np.inf], np.float32), "float_val", [0.1, "NaN", "-Infinity"]),
+        (np.array(True), "bool_val", [True]),
+        (np.array(5, np.int32), "int_val", [5]),
+    ],
+)
+def test_defaults_are_printed_by_type(tensor: Tensor, field: str, values: list[object]) -> None:
+    text = printed_defaults({"b": tensor, "a": tensor}).removeprefix('   "defaults": ')
+    defaults, _ = json.JSONDecoder().raw_decode(text)
+    assert list(defaults) == ["a", "b"]
+    assert defaults["a"][field] == values
 
 
 def test_metadata_without_signatures() -> None:

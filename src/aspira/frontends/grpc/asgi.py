@@ -81,15 +81,19 @@ class GrpcApplication:
             max_bytes=MAX_MESSAGE_BYTES + PREFIX_BYTES,
             content_length=headers.content_length,
         )
+        encoding = headers.encoding
         if body[:1] <= _NOT_COMPRESSED:
-            payload = _decode(body, headers=headers)
+            payload = decode_only_message(body, encoding=encoding, max_bytes=MAX_INFLATED_BYTES)
         else:
-            payload = await on_thread(partial(_decode, body, headers=headers))
+            payload = await _inflate_on_thread(body, encoding=encoding)
         del body
         if not method.can_be_dropped:
             return await call_unary(method, payload=payload, deadline=deadline)
-        with self._departures.watch(receive):
+        waiting = self._departures.add(receive)
+        try:
             return await call_unary(method, payload=payload, deadline=deadline)
+        finally:
+            self._departures.remove(waiting)
 
     async def _answer_stream(
         self, method: StreamMethod, *, headers: CallHeaders, receive: Receive, send: Send
@@ -150,8 +154,10 @@ class _StreamRequests:
         return parse_message(self._method, payload=payload)
 
 
-def _decode(body: bytes, *, headers: CallHeaders) -> bytes:
-    return decode_only_message(body, encoding=headers.encoding, max_bytes=MAX_INFLATED_BYTES)
+async def _inflate_on_thread(body: bytes, *, encoding: bytes) -> bytes:
+    return await on_thread(
+        partial(decode_only_message, body, encoding=encoding, max_bytes=MAX_INFLATED_BYTES)
+    )
 
 
 def _frame_end(buffer: bytearray, *, start: int) -> int | None:
@@ -171,7 +177,7 @@ async def _send_stream(method: StreamMethod, *, requests: _StreamRequests, send:
     try:
         async for message in call_stream(method, requests=requests.messages()):
             if not is_started:
-                await _send_start(send)
+                await send(_start_event())
                 is_started = True
             frame = encode_message(message.SerializeToString())
             await send({"type": "http.response.body", "body": frame, "more_body": True})
@@ -180,24 +186,22 @@ async def _send_stream(method: StreamMethod, *, requests: _StreamRequests, send:
             raise
         error = raised
     if not is_started:
-        await _send_start(send)
+        await send(_start_event())
     await send({"type": "http.response.body", "body": b"", "more_body": False})
     await send({"type": "http.response.trailers", "headers": status_headers(error)})
 
 
-async def _send_start(send: Send) -> None:
-    await send(
-        {
-            "type": "http.response.start",
-            "status": 200,
-            "headers": [_CONTENT_TYPE],
-            "trailers": True,
-        }
-    )
+def _start_event() -> dict[str, object]:
+    return {
+        "type": "http.response.start",
+        "status": 200,
+        "headers": [_CONTENT_TYPE],
+        "trailers": True,
+    }
 
 
 async def _send_message(send: Send, *, payload: bytes) -> None:
-    await _send_start(send)
+    await send(_start_event())
     await send({"type": "http.response.body", "body": encode_message(payload), "more_body": False})
     await send({"type": "http.response.trailers", "headers": status_headers(None)})
 

@@ -3,12 +3,13 @@
 import asyncio
 from collections.abc import Awaitable, Callable
 from functools import partial
-from typing import Any
+from typing import Any, Protocol, TypeVar
 
 from aspira.contracts.clock import Clock
 from aspira.contracts.errors import Code, ServingError
 from aspira.contracts.events import EventBus, RequestEnded
 from aspira.frontends.grpc.methods import Method, UnaryCall, UnaryMethod
+from aspira.frontends.offload import LARGE_EXAMPLES_BYTES, count_bytes, on_thread
 from aspira.service.examples import classify, multi_inference, regress
 from aspira.service.inference import InferenceService
 from aspira.wire.examples import (
@@ -22,6 +23,8 @@ _SERVICE = "/tensorflow.serving.PredictionService"
 
 # Message classes are generated at TensorFlow's import, hence Any.
 Message = Any
+
+RequestT_co = TypeVar("RequestT_co", covariant=True)
 
 
 class ExamplesServicer:
@@ -51,17 +54,17 @@ class ExamplesServicer:
             ),
         }
 
-    async def classify(self, call: UnaryCall) -> Message:
+    async def classify(self, call: UnaryCall) -> Message | bytes:
         """The Classify method."""
         name = call.message.model_spec.name
         return await self._report(self._classify, call=call, model_name=name, api="classify")
 
-    async def regress(self, call: UnaryCall) -> Message:
+    async def regress(self, call: UnaryCall) -> Message | bytes:
         """The Regress method."""
         name = call.message.model_spec.name
         return await self._report(self._regress, call=call, model_name=name, api="regress")
 
-    async def multi_inference(self, call: UnaryCall) -> Message:
+    async def multi_inference(self, call: UnaryCall) -> Message | bytes:
         """The MultiInference method."""
         tasks = call.message.tasks
         name = tasks[0].model_spec.name if tasks else ""
@@ -69,35 +72,39 @@ class ExamplesServicer:
             self._multi_inference, call=call, model_name=name, api="multi_inference"
         )
 
-    async def _classify(self, call: UnaryCall) -> tuple[Message, int]:
-        request = decode_examples_request(call.message, deadline=call.deadline)
+    async def _classify(self, call: UnaryCall) -> tuple[Message | bytes, int]:
+        request = await _decode(call, decode=decode_examples_request)
         response = await classify(self._inference, request=request)
         answer = self._classification_classes.ClassificationResponse()
-        encode_examples_response(response, into=answer)
-        return answer, response.servable_id.version
+        fill = partial(encode_examples_response, response, into=answer)
+        filled = await _fill(answer, fill=fill, num_bytes=count_bytes(response.result))
+        return filled, response.servable_id.version
 
-    async def _regress(self, call: UnaryCall) -> tuple[Message, int]:
-        request = decode_examples_request(call.message, deadline=call.deadline)
+    async def _regress(self, call: UnaryCall) -> tuple[Message | bytes, int]:
+        request = await _decode(call, decode=decode_examples_request)
         response = await regress(self._inference, request=request)
         answer = self._regression_classes.RegressionResponse()
-        encode_examples_response(response, into=answer)
-        return answer, response.servable_id.version
+        fill = partial(encode_examples_response, response, into=answer)
+        filled = await _fill(answer, fill=fill, num_bytes=count_bytes(response.result))
+        return filled, response.servable_id.version
 
-    async def _multi_inference(self, call: UnaryCall) -> tuple[Message, int]:
-        request = decode_multi_inference_request(call.message, deadline=call.deadline)
+    async def _multi_inference(self, call: UnaryCall) -> tuple[Message | bytes, int]:
+        request = await _decode(call, decode=decode_multi_inference_request)
         responses = await multi_inference(self._inference, request=request)
         answer = self._inference_classes.MultiInferenceResponse()
-        encode_multi_inference_response(responses, into=answer)
-        return answer, responses[0].servable_id.version
+        fill = partial(encode_multi_inference_response, responses, into=answer)
+        num_bytes = sum(count_bytes(response.result) for response in responses)
+        filled = await _fill(answer, fill=fill, num_bytes=num_bytes)
+        return filled, responses[0].servable_id.version
 
     async def _report(
         self,
-        answer: Callable[[UnaryCall], Awaitable[tuple[Message, int]]],
+        answer: Callable[[UnaryCall], Awaitable[tuple[Message | bytes, int]]],
         *,
         call: UnaryCall,
         model_name: str,
         api: str,
-    ) -> Message:
+    ) -> Message | bytes:
         """Answer, and tell how it ended."""
         started_s = self._clock.now()
         code, version = Code.INTERNAL, None
@@ -116,3 +123,26 @@ class ExamplesServicer:
                 RequestEnded(model_name, version, api, "grpc", code, duration_s)
             )
         return message
+
+
+class _Decode(Protocol[RequestT_co]):
+    def __call__(self, message: Message, *, deadline: float | None) -> RequestT_co: ...
+
+
+async def _decode(call: UnaryCall, *, decode: _Decode[RequestT_co]) -> RequestT_co:
+    if call.num_bytes < LARGE_EXAMPLES_BYTES:
+        return decode(call.message, deadline=call.deadline)
+    return await on_thread(partial(decode, call.message, deadline=call.deadline))
+
+
+async def _fill(answer: Message, *, fill: Callable[[], None], num_bytes: int) -> Message | bytes:
+    """The answer filled from results of `num_bytes`; serialized at once if that takes long."""
+    if num_bytes < LARGE_EXAMPLES_BYTES:
+        fill()
+        return answer
+    return await on_thread(partial(_fill_and_serialize, answer, fill=fill))
+
+
+def _fill_and_serialize(answer: Message, *, fill: Callable[[], None]) -> bytes:
+    fill()
+    return bytes(answer.SerializeToString())

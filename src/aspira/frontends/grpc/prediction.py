@@ -70,10 +70,13 @@ class PredictionServicer:
             else:
                 request = await _decode_on_thread(call)
             response = await self._inference.predict(request)
+            answer = self._predict_classes.PredictResponse()
             if count_bytes(response.outputs.values()) < LARGE_BYTES:
-                answer = self._encode(response)
+                encode_predict_response(
+                    response, into=answer, use_tensor_content=self._use_tensor_content
+                )
             else:
-                answer = await on_thread(lambda: self._encode(response).SerializeToString())
+                answer = await on_thread(partial(self._serialize, response, into=answer))
             code, version = Code.OK, response.servable_id.version
         except ServingError as error:
             code = error.code
@@ -94,10 +97,9 @@ class PredictionServicer:
             )
         return answer
 
-    def _encode(self, response: PredictResponse) -> Message:
-        answer = self._predict_classes.PredictResponse()
-        encode_predict_response(response, into=answer, use_tensor_content=self._use_tensor_content)
-        return answer
+    def _serialize(self, response: PredictResponse, *, into: Message) -> bytes:
+        encode_predict_response(response, into=into, use_tensor_content=self._use_tensor_content)
+        return bytes(into.SerializeToString())
 
     async def get_model_metadata(self, call: UnaryCall) -> Message:
         """The GetModelMetadata method. Questions about models are not counted as requests."""

@@ -60,8 +60,11 @@ class RestApplication:
             body=await _read_inflated(receive, headers=scope["headers"]),
             deadline=self._clock.now() + timeout_s if timeout_s > 0 else None,
         )
-        with self._departures.watch(receive):
+        waiting = self._departures.add(receive)
+        try:
             response = await self._handler.handle(request)
+        finally:
+            self._departures.remove(waiting)
         await self._send(send, response=response, path=path)
 
     async def _send(self, send: Send, *, response: HttpResponse, path: str) -> None:

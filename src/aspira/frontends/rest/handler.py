@@ -33,7 +33,7 @@ _logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class MetricsPage:
-    """Where metrics are served, and what makes the page."""
+    """Where metrics are served, and what makes the page, on a thread of the loop's pool."""
 
     path: str
     render: Callable[[], bytes]
@@ -74,7 +74,7 @@ class RestHandler:
         if is_api_path(request.path):
             return await self._answer_api(request)
         if self._metrics is not None and request.path == self._metrics.path:
-            return _metrics_page(self._metrics, request=request)
+            return await _answer_metrics(self._metrics, request=request)
         if request.path == LIVENESS_PATH:
             return answer_liveness()
         if request.path == READINESS_PATH:
@@ -137,8 +137,9 @@ def _answer_options(request: HttpRequest) -> HttpResponse:
     return HttpResponse(200, content_type="text/html; charset=ISO-8859-1")
 
 
-def _metrics_page(page: MetricsPage, *, request: HttpRequest) -> HttpResponse:
+async def _answer_metrics(page: MetricsPage, *, request: HttpRequest) -> HttpResponse:
     if request.query:
         text = f"Unexpected path: {request.target}. Should be {page.path}"
         return HttpResponse(400, text.encode(), content_type="text/plain")
-    return HttpResponse(200, page.render(), content_type="text/plain")
+    body = await asyncio.get_running_loop().run_in_executor(None, page.render)
+    return HttpResponse(200, body, content_type="text/plain")

@@ -2,47 +2,32 @@
 
 Well-formed JSON takes the fast parser. What it refuses goes to the standard library's, which knows
 `NaN` and stops after the root value. What that refuses too is scanned by hand, to accept the last
-oddities (`Inf`) or to find the exact text and byte offset of the error. Of duplicate names the
-last one wins.
+oddities (`Inf`) or to find the exact text and byte offset of the error; in a large body faster
+means have to do (`aspira.frontends.rest.json_large_document`). Of duplicate names the last one
+wins.
 """
 
 import json
-import math
 import re
-from types import MappingProxyType
-from typing import NoReturn
 
 import orjson
 
 from aspira.contracts.errors import InvalidArgument
-
-MAX_DEPTH = 1024
-
-_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
-_WHITESPACE = re.compile(rb"[ \t\n\r]*")
-_SURROGATE_ESCAPE = re.compile(rb"\\u[dD][89a-fA-F]")
-_PLAIN_CHARACTERS = re.compile(rb'[^"\\\x00-\x1f]*')
-_HEX_DIGITS = re.compile(rb"[0-9a-fA-F]{4}")
-_INTEGER = re.compile(rb"-?(?:0|[1-9][0-9]*)")
-_FRACTION = re.compile(rb"\.[0-9]+")
-_EXPONENT_MARK = re.compile(rb"[eE][+-]?")
-_DIGITS = re.compile(rb"[0-9]+")
-_ESCAPES = MappingProxyType(
-    {
-        ord('"'): b'"',
-        ord("\\"): b"\\",
-        ord("/"): b"/",
-        ord("b"): b"\b",
-        ord("f"): b"\f",
-        ord("n"): b"\n",
-        ord("r"): b"\r",
-        ord("t"): b"\t",
-    }
+from aspira.frontends.rest.json_large_document import parse_large_document
+from aspira.frontends.rest.json_scanner import (
+    BYTE_ORDER_MARK,
+    MAX_DEPTH,
+    Scanner,
+    parse_float,
+    parse_integer,
 )
-_END = 0
-_LONGEST_INTEGER = 20
-_MIN_INTEGER = -(2**63)
-_MAX_INTEGER = 2**64 - 1
+
+__all__ = ["MAX_DEPTH", "MAX_SCANNED_BYTES", "parse_document"]
+
+# Scanned in about 10 ms, which other requests on the event loop have to wait.
+MAX_SCANNED_BYTES = 8 * 2**10
+
+_SURROGATE_ESCAPE = re.compile(rb"\\u[dD][89a-fA-F]")
 
 
 def parse_document(body: bytes | memoryview) -> object:
@@ -59,14 +44,16 @@ def parse_document(body: bytes | memoryview) -> object:
     try:
         return orjson.loads(body)
     except orjson.JSONDecodeError:
+        if len(body) > MAX_SCANNED_BYTES:
+            return parse_large_document(bytes(body))
         return _parse_leniently(bytes(body))
 
 
 def _parse_leniently(body: bytes) -> object:
     # The standard library would take half a surrogate pair, so such a body is scanned.
     if _SURROGATE_ESCAPE.search(body) is None:
-        text = body.removeprefix(_BYTE_ORDER_MARK).decode("utf-8", "surrogateescape")
-        decoder = json.JSONDecoder(parse_float=_parse_float, parse_int=_parse_integer)
+        text = body.removeprefix(BYTE_ORDER_MARK).decode("utf-8", "surrogateescape")
+        decoder = json.JSONDecoder(parse_float=parse_float, parse_int=parse_integer)
         try:
             value, _ = decoder.raw_decode(text.lstrip(" \t\n\r"))
         except (ValueError, RecursionError):
@@ -74,197 +61,4 @@ def _parse_leniently(body: bytes) -> object:
         # A scalar root may be the valid start of a malformed number such as `1.`.
         if isinstance(value, dict | list):
             return value
-    return _Scanner(body).scan()
-
-
-def _parse_float(text: str) -> float:
-    value = float(text)
-    if math.isinf(value):
-        raise ValueError(text)
-    return value
-
-
-def _parse_integer(text: str) -> int | float:
-    if len(text) > _LONGEST_INTEGER:
-        return _parse_float(text)
-    value = int(text)
-    return value if _MIN_INTEGER <= value <= _MAX_INTEGER else float(value)
-
-
-class _Scanner:
-    """One pass over a document; a zero byte counts as its end, as in the reference's parser."""
-
-    def __init__(self, data: bytes) -> None:
-        self._data = data
-        self._position = len(_BYTE_ORDER_MARK) if data.startswith(_BYTE_ORDER_MARK) else 0
-        self._open: list[dict[str, object] | list[object]] = []
-
-    def scan(self) -> object:
-        self._skip_whitespace()
-        if self._peek() in b"\0,:]}":
-            self._fail("The document is empty.")
-        root = self._read_value()
-        while self._open:
-            self._skip_whitespace()
-            innermost = self._open[-1]
-            if isinstance(innermost, dict):
-                self._advance_object(innermost)
-            else:
-                self._advance_array(innermost)
-        return root
-
-    def _advance_array(self, elements: list[object]) -> None:
-        if self._try_take(b"]"):
-            self._open.pop()
-            return
-        if elements:
-            self._take(b",", error="Missing a comma or ']' after an array element.")
-            self._skip_whitespace()
-        elements.append(self._read_value())
-
-    def _advance_object(self, members: dict[str, object]) -> None:
-        if self._try_take(b"}"):
-            self._open.pop()
-            return
-        if members:
-            self._take(b",", error="Missing a comma or '}' after an object member.")
-            self._skip_whitespace()
-        if self._peek() != ord('"'):
-            self._fail("Missing a name for object member.")
-        name = self._read_string()
-        self._skip_whitespace()
-        self._take(b":", error="Missing a colon after a name of object member.")
-        self._skip_whitespace()
-        members[name] = self._read_value()
-
-    def _read_value(self) -> object:
-        """A scalar, or a container that is now open and still empty."""
-        match chr(self._peek()):
-            case "{":
-                return self._enter({})
-            case "[":
-                return self._enter([])
-            case '"':
-                return self._read_string()
-            case "t":
-                return self._read_word(b"true", value=True)
-            case "f":
-                return self._read_word(b"false", value=False)
-            case "n":
-                return self._read_word(b"null", value=None)
-        return self._read_number()
-
-    def _enter(self, container: dict[str, object] | list[object]) -> object:
-        if len(self._open) == MAX_DEPTH:
-            self._fail(f"More than {MAX_DEPTH} arrays and objects inside each other.")
-        self._position += 1
-        self._open.append(container)
-        return container
-
-    def _read_word(self, word: bytes, *, value: object) -> object:
-        for character in word:
-            if self._peek() != character:
-                self._fail("Invalid value.")
-            self._position += 1
-        return value
-
-    def _read_number(self) -> object:
-        start = self._position
-        if not self._try_match(_INTEGER):
-            return self._read_constant()
-        is_integer = True
-        if self._peek() == ord("."):
-            is_integer = False
-            if not self._try_match(_FRACTION):
-                self._fail("Miss fraction part in number.", offset=self._position + 1)
-        if self._try_match(_EXPONENT_MARK):
-            is_integer = False
-            if not self._try_match(_DIGITS):
-                self._fail("Miss exponent in number.")
-        text = self._data[start : self._position].decode("ascii")
-        try:
-            return _parse_integer(text) if is_integer else _parse_float(text)
-        except ValueError:
-            self._fail("Number too big to be stored in double.", offset=start)
-
-    def _read_constant(self) -> object:
-        sign = -1.0 if self._try_take(b"-") else 1.0
-        if self._peek() == ord("N"):
-            return self._read_word(b"NaN", value=math.nan)
-        self._read_word(b"Inf", value=None)
-        if self._peek() == ord("i"):
-            self._read_word(b"inity", value=None)
-        return sign * math.inf
-
-    def _read_string(self) -> str:
-        self._position += 1
-        pieces: list[bytes] = []
-        while True:
-            start = self._position
-            self._try_match(_PLAIN_CHARACTERS)
-            pieces.append(self._data[start : self._position])
-            if self._try_take(b'"'):
-                return b"".join(pieces).decode("utf-8", "surrogateescape")
-            if self._peek() == ord("\\"):
-                pieces.append(self._read_escape())
-            elif self._peek() == _END:
-                self._fail("Missing a closing quotation mark in string.")
-            else:
-                self._fail("Invalid escape character in string.")
-
-    def _read_escape(self) -> bytes:
-        start = self._position
-        self._position += 1
-        character = self._peek()
-        self._position += 1
-        if character in _ESCAPES:
-            return _ESCAPES[character]
-        if character != ord("u"):
-            self._fail("Invalid escape character in string.", offset=start)
-        code_point = self._read_hex(start)
-        if 0xD800 <= code_point <= 0xDFFF:
-            code_point = self._join_surrogates(code_point, escape_offset=start)
-        return chr(code_point).encode()
-
-    def _join_surrogates(self, high: int, *, escape_offset: int) -> int:
-        error = "The surrogate pair in string is invalid."
-        if high > 0xDBFF or self._data[self._position : self._position + 2] != b"\\u":
-            self._fail(error, offset=escape_offset)
-        self._position += 2
-        low = self._read_hex(escape_offset)
-        if not 0xDC00 <= low <= 0xDFFF:
-            self._fail(error, offset=escape_offset)
-        return 0x10000 + ((high - 0xD800) << 10) + (low - 0xDC00)
-
-    def _read_hex(self, escape_offset: int) -> int:
-        start = self._position
-        if not self._try_match(_HEX_DIGITS):
-            self._fail("Incorrect hex digit after \\u escape in string.", offset=escape_offset)
-        return int(self._data[start : self._position], 16)
-
-    def _peek(self) -> int:
-        return self._data[self._position] if self._position < len(self._data) else _END
-
-    def _take(self, expected: bytes, *, error: str) -> None:
-        if not self._try_take(expected):
-            self._fail(error)
-
-    def _try_take(self, expected: bytes) -> bool:
-        if not self._data.startswith(expected, self._position):
-            return False
-        self._position += len(expected)
-        return True
-
-    def _try_match(self, pattern: re.Pattern[bytes]) -> bool:
-        found = pattern.match(self._data, self._position)
-        if found is None:
-            return False
-        self._position = found.end()
-        return True
-
-    def _skip_whitespace(self) -> None:
-        self._try_match(_WHITESPACE)
-
-    def _fail(self, text: str, *, offset: int | None = None) -> NoReturn:
-        where = self._position if offset is None else offset
-        raise InvalidArgument(f"JSON Parse error: {text} at offset: {where}")
+    return Scanner(body).scan()

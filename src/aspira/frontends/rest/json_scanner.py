@@ -1,7 +1,7 @@
-"""The exact reader of JSON: byte by byte, with the reference's leniency, error texts and offsets.
+"""The exact reader of JSON, with the reference's leniency, error texts and byte offsets.
 
-It reads under a megabyte a second, so it is for small bodies, and for the place in a large one
-where another parser has stopped.
+It reads less than a megabyte a second, so it is for small documents, and for the one token of a
+large document at which a faster parser stopped.
 """
 
 import math
@@ -49,6 +49,11 @@ _MAX_INTEGER = 2**64 - 1
 
 
 def parse_float(text: str) -> float:
+    """The number a JSON text means.
+
+    Raises:
+        ValueError: it is beyond a double.
+    """
     value = float(text)
     if math.isinf(value):
         raise ValueError(text)
@@ -56,6 +61,11 @@ def parse_float(text: str) -> float:
 
 
 def parse_integer(text: str) -> int | float:
+    """The number a JSON text means, as a float if it is beyond 64 bits.
+
+    Raises:
+        ValueError: it is beyond a double.
+    """
     if len(text) > _LONGEST_INTEGER:
         return parse_float(text)
     value = int(text)
@@ -63,14 +73,20 @@ def parse_integer(text: str) -> int | float:
 
 
 class Scanner:
-    """One pass over a document; a zero byte counts as its end, as in the reference's parser."""
+    """One pass over a document; a zero byte counts as its end, as in the reference's parser.
 
-    def __init__(self, data: bytes) -> None:
+    `scan` reads a document. The other public methods read what stands at `offset`, and all raise
+    InvalidArgument where that is malformed.
+    """
+
+    def __init__(self, data: bytes, *, offset: int = 0) -> None:
         self._data = data
-        self._position = len(BYTE_ORDER_MARK) if data.startswith(BYTE_ORDER_MARK) else 0
+        self._position = offset
         self._open: list[dict[str, object] | list[object]] = []
 
     def scan(self) -> object:
+        """The root value; text after it is ignored."""
+        self._try_take(BYTE_ORDER_MARK)
         self._skip_whitespace()
         if self._peek() in b"\0,:]}":
             self.fail("The document is empty.")
@@ -102,7 +118,7 @@ class Scanner:
             self._skip_whitespace()
         if self._peek() != ord('"'):
             self.fail(MISSING_NAME)
-        name = self.read_string()
+        name = self._read_string()
         self._skip_whitespace()
         self._take(b":", error=MISSING_COLON)
         self._skip_whitespace()
@@ -116,14 +132,14 @@ class Scanner:
             case "[":
                 return self._enter([])
             case '"':
-                return self.read_string()
+                return self._read_string()
             case "t":
                 return self._read_word(b"true", value=True)
             case "f":
                 return self._read_word(b"false", value=False)
             case "n":
                 return self._read_word(b"null", value=None)
-        return self.read_number()
+        return self._read_number()
 
     def _enter(self, container: dict[str, object] | list[object]) -> object:
         if len(self._open) == MAX_DEPTH:
@@ -139,10 +155,10 @@ class Scanner:
             self._position += 1
         return value
 
-    def read_number(self) -> object:
+    def _read_number(self) -> object:
         start = self._position
         if not self._try_match(_INTEGER):
-            return self.read_constant()
+            return self._read_constant()
         is_integer = True
         if self._peek() == ord("."):
             is_integer = False
@@ -158,7 +174,7 @@ class Scanner:
         except ValueError:
             self.fail("Number too big to be stored in double.", offset=start)
 
-    def read_constant(self) -> object:
+    def _read_constant(self) -> object:
         sign = -1.0 if self._try_take(b"-") else 1.0
         if self._peek() == ord("N"):
             return self._read_word(b"NaN", value=math.nan)
@@ -167,8 +183,12 @@ class Scanner:
             self._read_word(b"inity", value=None)
         return sign * math.inf
 
-    def read_string(self) -> str:
+    def _read_string(self) -> str:
         self._position += 1
+        return self.read_characters()
+
+    def read_characters(self) -> str:
+        """What is left of a string, from inside it."""
         pieces: list[bytes] = []
         while True:
             start = self._position
@@ -184,6 +204,7 @@ class Scanner:
                 self.fail("Invalid escape character in string.")
 
     def read_escape(self) -> bytes:
+        """The character that a backslash and what follows it stand for, as UTF-8."""
         start = self._position
         self._position += 1
         character = self._peek()
@@ -237,5 +258,6 @@ class Scanner:
         self._try_match(_WHITESPACE)
 
     def fail(self, text: str, *, offset: int | None = None) -> NoReturn:
+        """Raise the error, of this offset or of the place that was reached."""
         where = self._position if offset is None else offset
         raise InvalidArgument(f"JSON Parse error: {text} at offset: {where}")

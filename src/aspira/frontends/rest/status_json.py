@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from aspira.contracts.errors import Code
 from aspira.contracts.identity import ServableId
 from aspira.contracts.signatures import Signature, TensorSpec
+from aspira.contracts.tensors import Tensor
+from aspira.wire.tensor_proto import encode_tensor
 
 _UNSAFE_CHARACTERS = re.compile(
     "[<>\x7f-\x9f\xad\u0600-\u0603\u06dd\u070f\u17b4\u17b5\u200b-\u200f\u2028-\u202e"
@@ -63,7 +65,10 @@ def _describe_signature(signature: Signature) -> dict[str, object]:
         "inputs": _describe_specs(signature.inputs),
         "outputs": _describe_specs(signature.outputs),
         "method_name": signature.method_name,
-        "defaults": {},
+        "defaults": {
+            alias: _describe_tensor(signature.defaults[alias])
+            for alias in sorted(signature.defaults)
+        },
     }
 
 
@@ -81,6 +86,20 @@ def _describe_spec(spec: TensorSpec) -> dict[str, object]:
         },
         "name": spec.runtime_name,
     }
+
+
+def _describe_tensor(tensor: Tensor) -> dict[str, object]:
+    """A TensorProto with all its fields, in the order of their numbers."""
+    from google.protobuf.json_format import MessageToDict
+    from tensorflow.core.framework.tensor_pb2 import TensorProto
+
+    message = TensorProto()
+    encode_tensor(tensor, into=message)
+    described = MessageToDict(
+        message, preserving_proto_field_name=True, always_print_fields_with_no_presence=True
+    )
+    fields = sorted(message.DESCRIPTOR.fields, key=lambda field: field.number)
+    return {field.name: described[field.name] for field in fields if field.name in described}
 
 
 def _print_message(message: Mapping[str, object]) -> str:
