@@ -121,7 +121,8 @@ class ServerProcess:
 
     def serving_pid(self) -> int:
         """The process that holds the models: Envoy's, or the server itself."""
-        return next(iter(self.children()), self.pid)
+        envoys = (pid for pid in self.children() if name_of(pid) == "envoy")
+        return next(envoys, self.pid)
 
     def resident_bytes(self) -> int:
         pages = int(Path(f"/proc/{self.serving_pid()}/statm").read_text().split()[1])
@@ -136,6 +137,14 @@ class ServerProcess:
         assert self._process is not None
         assert self._process.stdout is not None
         return self._process.stdout.read().decode()
+
+
+def name_of(pid: int) -> str:
+    """A process's name; empty if it has ended."""
+    try:
+        return Path(f"/proc/{pid}/comm").read_text().strip()
+    except (FileNotFoundError, ProcessLookupError):
+        return ""
 
 
 def with_ignored_error(pid: int) -> None:
