@@ -13,9 +13,7 @@ from aspira.contracts.errors import (
     DataLoss,
     FailedPrecondition,
     InvalidArgument,
-    ServingError,
     Unimplemented,
-    error_from_code,
 )
 from aspira.contracts.events import EventBus, WarmupFinished
 from aspira.contracts.examples import check_examples
@@ -23,6 +21,7 @@ from aspira.contracts.identity import DEFAULT_SIGNATURE_NAME
 from aspira.contracts.servable import Servable
 from aspira.contracts.tensors import Tensors
 from aspira.runtimes.options import WarmupOptions
+from aspira.runtimes.saved_model import as_serving_error
 from aspira.wire.examples import decode_examples
 from aspira.wire.tensor_proto import decode_tensor
 
@@ -126,8 +125,4 @@ def _read_records(file: Path) -> Iterator[bytes]:
             f"{error.message}. Please verify your warmup data is in TFRecord format."
         ) from error
     except tf.errors.OpError as error:
-        raise _as_error(error) from error
-
-
-def _as_error(error: Any) -> ServingError:
-    return error_from_code(int(error.error_code), message=str(error.message))
+        raise as_serving_error(error) from error

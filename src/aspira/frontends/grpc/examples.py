@@ -8,6 +8,7 @@ from typing import Any, Protocol, TypeVar
 from aspira.contracts.clock import Clock
 from aspira.contracts.errors import Code, ServingError
 from aspira.contracts.events import EventBus, RequestEnded
+from aspira.contracts.examples import ExamplesResponse, ExamplesResult
 from aspira.frontends.grpc.methods import Method, UnaryCall, UnaryMethod
 from aspira.frontends.offload import LARGE_EXAMPLES_BYTES, count_bytes, on_thread
 from aspira.service.examples import classify, multi_inference, regress
@@ -76,17 +77,13 @@ class ExamplesServicer:
         request = await _decode(call, decode=decode_examples_request)
         response = await classify(self._inference, request=request)
         answer = self._classification_classes.ClassificationResponse()
-        fill = partial(encode_examples_response, response, into=answer)
-        filled = await _fill(answer, fill=fill, num_bytes=count_bytes(response.result))
-        return filled, response.servable_id.version
+        return await _fill_one(answer, response=response)
 
     async def _regress(self, call: UnaryCall) -> tuple[Message | bytes, int]:
         request = await _decode(call, decode=decode_examples_request)
         response = await regress(self._inference, request=request)
         answer = self._regression_classes.RegressionResponse()
-        fill = partial(encode_examples_response, response, into=answer)
-        filled = await _fill(answer, fill=fill, num_bytes=count_bytes(response.result))
-        return filled, response.servable_id.version
+        return await _fill_one(answer, response=response)
 
     async def _multi_inference(self, call: UnaryCall) -> tuple[Message | bytes, int]:
         request = await _decode(call, decode=decode_multi_inference_request)
@@ -133,6 +130,14 @@ async def _decode(call: UnaryCall, *, decode: _Decode[RequestT_co]) -> RequestT_
     if call.num_bytes < LARGE_EXAMPLES_BYTES:
         return decode(call.message, deadline=call.deadline)
     return await on_thread(partial(decode, call.message, deadline=call.deadline))
+
+
+async def _fill_one(
+    answer: Message, *, response: ExamplesResponse[ExamplesResult]
+) -> tuple[Message | bytes, int]:
+    fill = partial(encode_examples_response, response, into=answer)
+    filled = await _fill(answer, fill=fill, num_bytes=count_bytes(response.result))
+    return filled, response.servable_id.version
 
 
 async def _fill(answer: Message, *, fill: Callable[[], None], num_bytes: int) -> Message | bytes:
