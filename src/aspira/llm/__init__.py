@@ -1,0 +1,1 @@
+"""The token engine: how sequences share a decoder and its KV cache, one step at a time."""
