@@ -7,19 +7,25 @@ _PACKAGE = "tensorflow.serving"
 
 
 class MessageField(NamedTuple):
-    """One singular field. `kind` is `bool`, `string`, or the name of a message beside it."""
+    """One field. `kind` is a scalar type such as `bool`, a wrapper such as
+    `google.protobuf.Int64Value`, or the name of a message beside it.
+    """
 
     name: str
     number: int
     kind: str
+    is_repeated: bool = False
 
 
 def make_message(name: str, *, messages: Mapping[str, Iterable[MessageField]]) -> Any:
     """An empty message of proto3; `messages` has it and those that it is made of."""
-    from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
+    from google.protobuf import descriptor_pb2, descriptor_pool, message_factory, wrappers_pb2
 
     file = descriptor_pb2.FileDescriptorProto(
-        name=f"{_PACKAGE}/{name}.proto", package=_PACKAGE, syntax="proto3"
+        name=f"{_PACKAGE}/{name}.proto",
+        package=_PACKAGE,
+        syntax="proto3",
+        dependency=[wrappers_pb2.DESCRIPTOR.name],
     )
     for message_name, fields in messages.items():
         message = file.message_type.add(name=message_name)
@@ -27,6 +33,7 @@ def make_message(name: str, *, messages: Mapping[str, Iterable[MessageField]]) -
             message.field.add(**_describe_field(field))
     # A pool of its own: the shared one may get the real file from somebody else.
     pool = descriptor_pool.DescriptorPool()
+    pool.AddSerializedFile(wrappers_pb2.DESCRIPTOR.serialized_pb)
     pool.Add(file)
     descriptor = pool.FindMessageTypeByName(f"{_PACKAGE}.{name}")
     return message_factory.GetMessageClass(descriptor)()
@@ -35,11 +42,10 @@ def make_message(name: str, *, messages: Mapping[str, Iterable[MessageField]]) -
 def _describe_field(field: MessageField) -> dict[str, Any]:
     from google.protobuf.descriptor_pb2 import FieldDescriptorProto as Descriptor
 
-    described = {"name": field.name, "number": field.number, "label": Descriptor.LABEL_OPTIONAL}
-    match field.kind:
-        case "bool":
-            return {**described, "type": Descriptor.TYPE_BOOL}
-        case "string":
-            return {**described, "type": Descriptor.TYPE_STRING}
-    type_name = f".{_PACKAGE}.{field.kind}"
+    label = Descriptor.LABEL_REPEATED if field.is_repeated else Descriptor.LABEL_OPTIONAL
+    described = {"name": field.name, "number": field.number, "label": label}
+    scalar = f"TYPE_{field.kind.upper()}"
+    if scalar in Descriptor.Type.keys():
+        return {**described, "type": Descriptor.Type.Value(scalar)}
+    type_name = f".{field.kind}" if "." in field.kind else f".{_PACKAGE}.{field.kind}"
     return {**described, "type": Descriptor.TYPE_MESSAGE, "type_name": type_name}
