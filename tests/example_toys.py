@@ -6,10 +6,8 @@ from pathlib import Path
 
 import numpy as np
 
-from aspira.batching.completions import Completions
-from aspira.batching.options import BatchingOptions
-from aspira.batching.servable import BatchedServable, BatchingLoader
-from aspira.contracts.clock import SystemClock
+from aspira.batching.loader import BatchingLoader
+from aspira.batching.servable import BatchedServable
 from aspira.contracts.errors import ServingError
 from aspira.contracts.events import EventBus
 from aspira.contracts.identity import ModelName, ServableId, Version
@@ -21,6 +19,7 @@ from aspira.lifecycle.source import Aspired
 from aspira.routing.table import RoutingTable
 from aspira.service.inference import InferenceService, Router
 from aspira.settings import Settings
+from batching_toys import make_batching_loader, make_context
 
 M = ModelName("m")
 VERSION = Version(3)
@@ -104,16 +103,10 @@ def play(
     """With version 3 of `m` ready."""
 
     async def act() -> None:
-        completions = Completions[Tensors](asyncio.get_running_loop())
+        context = make_context()
 
         def make_loader(servable_id: ServableId, *, path: Path) -> BatchingLoader:
-            return BatchingLoader(
-                servable,
-                name=str(servable_id),
-                options=BatchingOptions(),
-                clock=SystemClock(),
-                completions=completions,
-            )
+            return make_batching_loader(servable, context=context, servable_id=servable_id)
 
         manager = Manager[BatchedServable](
             make_loader, options=LifecycleOptions(), events=EventBus()

@@ -4,10 +4,12 @@ import asyncio
 import gc
 import logging
 import sys
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
 from aspira.batching.completions import Completions
+from aspira.batching.context import BatchingContext
 from aspira.batching.servable import BatchedServable
 from aspira.contracts.clock import SystemClock
 from aspira.contracts.events import EventBus
@@ -60,15 +62,15 @@ class Server:
     ) -> None:
         self._settings = settings
         clock, events = SystemClock(), EventBus()
-        metrics = ServingMetrics()
+        metrics = self._metrics = ServingMetrics()
         events.subscribe_lifecycle(EventLogger(sys.stderr).on_event)
         metrics.attach(events)
         completions = Completions[Tensors](asyncio.get_running_loop())
+        batching = BatchingContext(clock, completions, events)
         platforms = Platforms(
             settings,
             events=events,
-            clock=clock,
-            completions=completions,
+            batching=batching,
             make_runtime_loader=make_runtime_loader,
         )
         self._manager = Manager[BatchedServable](
@@ -106,7 +108,7 @@ class Server:
             gate=self.gate,
             events=events,
             clock=clock,
-            metrics=_metrics_page(settings.process, metrics=metrics),
+            metrics=_metrics_page(settings.process, render=self._render_metrics),
         )
         self.rest_application = RestApplication(
             rest, gate=self.gate, clock=clock, options=settings.rest
@@ -160,6 +162,10 @@ class Server:
             return self.gate.is_open and self._models.can_serve()
         return None
 
+    def _render_metrics(self) -> bytes:
+        queues = [(servable_id, one.statistics()) for servable_id, one in self._manager.ready()]
+        return self._metrics.render(queues)
+
     def _collect_methods(self, inference: InferenceService, *, events: EventBus) -> Methods:
         prediction = PredictionServicer(
             inference,
@@ -191,13 +197,13 @@ def read_model_configs(options: ModelOptions) -> ModelConfigs:
     return decode_model_configs(message) or {}
 
 
-def _metrics_page(options: ProcessOptions, *, metrics: ServingMetrics) -> MetricsPage | None:
+def _metrics_page(options: ProcessOptions, *, render: Callable[[], bytes]) -> MetricsPage | None:
     if not options.monitoring_config_file:
         if not options.is_metrics_default:
             return None
-        return MetricsPage(DEFAULT_METRICS_PATH, metrics.render)
+        return MetricsPage(DEFAULT_METRICS_PATH, render)
     config = make_monitoring_config()
     parse_text_file(Path(options.monitoring_config_file), into=config)
     if not config.prometheus_config.enable:
         return None
-    return MetricsPage(config.prometheus_config.path or DEFAULT_METRICS_PATH, metrics.render)
+    return MetricsPage(config.prometheus_config.path or DEFAULT_METRICS_PATH, render)

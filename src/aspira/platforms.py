@@ -3,13 +3,13 @@
 from pathlib import Path
 from typing import Protocol
 
-from aspira.batching.completions import Completions
-from aspira.batching.servable import BatchedServable, BatchingLoader
-from aspira.contracts.clock import Clock
+from aspira.batching.context import BatchingContext
+from aspira.batching.loader import BatchingLoader
+from aspira.batching.parameters import ParametersFinder
+from aspira.batching.servable import BatchedServable
 from aspira.contracts.events import EventBus
 from aspira.contracts.identity import ServableId
 from aspira.contracts.servable import Loader, Servable
-from aspira.contracts.tensors import Tensors
 from aspira.runtimes.litert import MODEL_FILE, LitertLoader
 from aspira.runtimes.tensorflow import TensorflowLoader
 from aspira.settings import Settings
@@ -48,21 +48,24 @@ class FilePreference:
 
 
 class Platforms:
-    """Makes loaders whose servables are batched; passed to the lifecycle manager."""
+    """Makes loaders whose servables are batched; passed to the lifecycle manager.
+
+    Raises:
+        ServingError: the file of batching parameters cannot be used.
+    """
 
     def __init__(
         self,
         settings: Settings,
         *,
         events: EventBus,
-        clock: Clock,
-        completions: Completions[Tensors],
+        batching: BatchingContext,
         make_runtime_loader: RuntimeLoaders,
     ) -> None:
         self._settings = settings
         self._events = events
-        self._clock = clock
-        self._completions = completions
+        self._batching = batching
+        self._parameters_finder = ParametersFinder(settings.batching)
         self._make_runtime_loader = make_runtime_loader
 
     def make_loader(self, servable_id: ServableId, *, path: Path) -> Loader[BatchedServable]:
@@ -70,8 +73,9 @@ class Platforms:
         loader = self._make_runtime_loader(path, settings=self._settings, events=self._events)
         return BatchingLoader(
             loader,
-            name=f"{servable_id.name}-{servable_id.version}",
+            servable_id=servable_id,
+            directory=path,
             options=self._settings.batching,
-            clock=self._clock,
-            completions=self._completions,
+            finder=self._parameters_finder,
+            context=self._batching,
         )

@@ -115,7 +115,8 @@ def check_settings(settings: Settings) -> None:
             "(server_options.tensorflow_intra_op_parallelism, "
             "server_options.tensorflow_inter_op_parallelism) separately. You cannot configure all."
         )
-    _check_thread_counts(settings)
+    _check_counts(settings)
+    _check_batching(settings.batching)
     _check_credentials(listener)
 
 
@@ -129,12 +130,30 @@ def _check_credentials(listener: ListenerOptions) -> None:
         raise Unimplemented("--use_alts_credentials is not supported; use --ssl_config_file")
 
 
-def _check_thread_counts(settings: Settings) -> None:
+def _check_batching(batching: BatchingOptions) -> None:
+    if batching.parameters_file and not batching.is_on:
+        raise InvalidArgument(
+            "server_options.batching_parameters_file is set without setting "
+            "server_options.enable_batching to true."
+        )
+    if batching.is_per_model and not batching.is_on:
+        raise InvalidArgument(
+            "--enable_per_model_batching_parameters does nothing without --enable_batching"
+        )
+    if batching.latency_target_s and not batching.is_learned:
+        raise InvalidArgument("--latency_target_ms needs --batching=auto")
+    if batching.latency_target_s < 0:
+        raise InvalidArgument("--latency_target_ms cannot be less than 0")
+
+
+def _check_counts(settings: Settings) -> None:
     """A pool of less than no threads would serve nobody, or never start."""
     counts = {
         "num_load_threads": settings.lifecycle.num_load_threads,
         "num_unload_threads": settings.lifecycle.num_unload_threads,
         "num_run_threads": settings.batching.num_threads,
+        "max_queued_requests": settings.batching.max_queued_requests,
+        "max_queued_bytes": settings.batching.max_queued_bytes,
     }
     for flag, count in counts.items():
         if count < 0:

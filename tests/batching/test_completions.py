@@ -11,8 +11,8 @@ def post_from_thread(
     completions: Completions[int], *, outcomes: dict[asyncio.Future[int], int | BaseException]
 ) -> threading.Thread:
     def post() -> None:
-        for future, outcome in outcomes.items():
-            completions.post(future, outcome=outcome)
+        for outcome in outcomes.items():
+            completions.post([outcome])
 
     thread = threading.Thread(target=post)
     thread.start()
@@ -84,8 +84,8 @@ def test_a_future_that_is_cancelled_between_post_and_delivery_is_passed_over() -
         loop = asyncio.get_running_loop()
         completions = Completions[int](loop)
         leaving, waiting = loop.create_future(), loop.create_future()
-        completions.post(leaving, outcome=1)
-        completions.post(waiting, outcome=2)
+        completions.post([(leaving, 1)])
+        completions.post([(waiting, 2)])
         leaving.cancel()
         assert await waiting == 2
         assert leaving.cancelled()
@@ -109,7 +109,7 @@ def test_several_results_share_a_wake_up(monkeypatch: pytest.MonkeyPatch) -> Non
         for expected in (1, 2):
             futures = [loop.create_future() for _ in range(10)]
             for future in futures:
-                completions.post(future, outcome=0)
+                completions.post([(future, 0)])
             await asyncio.gather(*futures)
             assert num_wake_ups == expected
 

@@ -11,10 +11,6 @@ from aspira.testing.clock import JumpClock
 AN_HOUR_S = 3600.0
 
 
-def too_late() -> DeadlineExceeded:
-    return DeadlineExceeded("too late")
-
-
 def new_future() -> asyncio.Future[Tensors]:
     return asyncio.get_running_loop().create_future()
 
@@ -22,10 +18,10 @@ def new_future() -> asyncio.Future[Tensors]:
 def test_what_waits_past_its_deadline_fails() -> None:
     async def scenario() -> None:
         clock = SystemClock()
-        watch = DeadlineWatch(clock, make_error=too_late)
+        watch = DeadlineWatch(clock)
         future = new_future()
         watch.add(future, deadline=clock.now() + 0.01)
-        with pytest.raises(DeadlineExceeded, match="too late"):
+        with pytest.raises(DeadlineExceeded, match="Timed out waiting for notification"):
             await future
 
     asyncio.run(scenario())
@@ -35,7 +31,7 @@ def test_a_deadline_in_the_past_fails_at_once() -> None:
     async def scenario() -> None:
         clock = JumpClock()
         clock.jump(AN_HOUR_S)
-        watch = DeadlineWatch(clock, make_error=too_late)
+        watch = DeadlineWatch(clock)
         future = new_future()
         watch.add(future, deadline=1.0)
         with pytest.raises(DeadlineExceeded):
@@ -47,7 +43,7 @@ def test_a_deadline_in_the_past_fails_at_once() -> None:
 def test_an_earlier_deadline_is_not_held_up_by_a_later_one() -> None:
     async def scenario() -> None:
         clock = SystemClock()
-        watch = DeadlineWatch(clock, make_error=too_late)
+        watch = DeadlineWatch(clock)
         later, earlier = new_future(), new_future()
         watch.add(later, deadline=clock.now() + AN_HOUR_S)
         watch.add(earlier, deadline=clock.now() + 0.01)
@@ -62,7 +58,7 @@ def test_an_earlier_deadline_is_not_held_up_by_a_later_one() -> None:
 def test_a_later_deadline_still_counts_after_an_earlier_one() -> None:
     async def scenario() -> None:
         clock = SystemClock()
-        watch = DeadlineWatch(clock, make_error=too_late)
+        watch = DeadlineWatch(clock)
         earlier, later = new_future(), new_future()
         watch.add(earlier, deadline=clock.now() + 0.01)
         watch.add(later, deadline=clock.now() + 0.02)
@@ -78,7 +74,7 @@ def test_a_later_deadline_still_counts_after_an_earlier_one() -> None:
 def test_a_timer_that_is_early_by_the_clock_fires_again() -> None:
     async def scenario() -> None:
         clock = JumpClock()
-        watch = DeadlineWatch(clock, make_error=too_late)
+        watch = DeadlineWatch(clock)
         future, probe = new_future(), new_future()
         watch.add(future, deadline=0.01)
         # The loop's time passes, the clock's does not: its owner is not late yet.
@@ -95,7 +91,7 @@ def test_a_timer_that_is_early_by_the_clock_fires_again() -> None:
 def test_what_is_removed_in_time_never_fails() -> None:
     async def scenario() -> None:
         clock = JumpClock()
-        watch = DeadlineWatch(clock, make_error=too_late)
+        watch = DeadlineWatch(clock)
         removed, other = new_future(), new_future()
         watch.add(removed, deadline=0.01)
         watch.add(other, deadline=0.01)
@@ -112,7 +108,7 @@ def test_what_is_removed_in_time_never_fails() -> None:
 def test_what_is_done_already_stays_as_it_is() -> None:
     async def scenario() -> None:
         clock = JumpClock()
-        watch = DeadlineWatch(clock, make_error=too_late)
+        watch = DeadlineWatch(clock)
         answered, cancelled, other = new_future(), new_future(), new_future()
         for future in (answered, cancelled, other):
             watch.add(future, deadline=0.01)
@@ -138,7 +134,7 @@ def test_requests_in_time_do_not_arm_timers_of_their_own(monkeypatch: pytest.Mon
 
         call_later = loop.call_later
         monkeypatch.setattr(loop, "call_later", arm)
-        watch = DeadlineWatch(JumpClock(), make_error=too_late)
+        watch = DeadlineWatch(JumpClock())
         for number in range(100):
             future = new_future()
             watch.add(future, deadline=AN_HOUR_S + number)

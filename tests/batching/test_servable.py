@@ -1,20 +1,22 @@
 import asyncio
 import threading
 import weakref
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
+from typing import ClassVar
 
 import numpy as np
 import pytest
 
-from aspira.batching.completions import Completions
-from aspira.batching.options import BatchingOptions
-from aspira.batching.servable import BatchedServable, BatchingLoader
+from aspira.batching.options import BatchingOptions, BatchingParameters
+from aspira.batching.servable import BatchedServable
 from aspira.contracts.clock import Clock, SystemClock
-from aspira.contracts.errors import DataLoss, DeadlineExceeded, Unavailable
+from aspira.contracts.errors import DataLoss, DeadlineExceeded, InvalidArgument, Unavailable
 from aspira.contracts.servable import Loader, Servable
-from aspira.contracts.tensors import Tensors
+from aspira.contracts.signatures import Signature, TensorSpec
+from aspira.contracts.tensors import DataType, Tensor, Tensors
 from aspira.testing.clock import JumpClock
 from aspira.testing.toy_servable import ToyLoader, ToyServable
+from batching_toys import make_batched, make_batching_loader, make_context, unload
 
 PATIENCE_S = 20.0
 TIMED_OUT = "Timed out waiting for notification"
@@ -50,18 +52,9 @@ class OneLoader:
         return self._servable
 
 
-async def unload(batched: BatchedServable) -> None:
-    await asyncio.get_running_loop().run_in_executor(None, batched.unload)
-
-
 def load(loader: Loader[Servable], *, clock: Clock) -> BatchedServable:
-    return BatchingLoader(
-        loader,
-        name="m-1",
-        options=BatchingOptions(num_threads=1),
-        clock=clock,
-        completions=Completions[Tensors](asyncio.get_running_loop()),
-    ).load()
+    options = BatchingOptions(num_threads=1)
+    return make_batching_loader(loader, options=options, context=make_context(clock=clock)).load()
 
 
 def play(
@@ -120,13 +113,7 @@ def test_a_loaders_error_passes() -> None:
 
 def test_a_loader_can_load_again() -> None:
     async def act() -> None:
-        loader = BatchingLoader(
-            ToyLoader(),
-            name="m-1",
-            options=BatchingOptions(),
-            clock=SystemClock(),
-            completions=Completions[Tensors](asyncio.get_running_loop()),
-        )
+        loader = make_batching_loader(ToyLoader(), context=make_context())
         first, second = loader.load(), loader.load()
         await unload(first)
         assert await ask(second) == [2.5, 3.0, 4.5]
@@ -271,6 +258,108 @@ def test_a_failed_requests_tensors_are_let_go_with_its_error(is_late: bool) -> N
     play(scenario, servable=servable)
 
 
-def test_threads_are_as_many_as_cpus_unless_said_otherwise() -> None:
-    assert BatchingOptions(num_threads=3).pool_size == 3
-    assert BatchingOptions().pool_size >= 1
+async def run_x(batched: BatchedServable, x: Tensor) -> list[float]:
+    outputs = await batched.run("serving_default", inputs={"x": x}, outputs=("y",), deadline=None)
+    found: list[float] = outputs["y"].tolist()
+    return found
+
+
+def play_batched(
+    scenario: Callable[[BatchedServable], Awaitable[None]],
+    *,
+    parameters: BatchingParameters,
+    servable: Servable | None = None,
+) -> None:
+    async def act() -> None:
+        batched = make_batched(servable or ToyServable(), parameters=parameters)
+        await scenario(batched)
+        await unload(batched)
+
+    asyncio.run(act())
+
+
+def test_requests_of_one_shape_share_a_run_and_others_are_not_in_their_way() -> None:
+    class Counting(ToyServable):
+        sizes: ClassVar[list[tuple[int, ...]]] = []
+
+        def run(self, signature_name: str, *, inputs: Tensors, outputs: tuple[str, ...]) -> Tensors:
+            self.sizes.append(inputs["x"].shape)
+            return super().run(signature_name, inputs=inputs, outputs=outputs)
+
+    async def scenario(batched: BatchedServable) -> None:
+        wide, long = np.zeros((1, 2), np.float32), np.zeros((2, 3), np.float32)
+        answers = await asyncio.gather(*(run_x(batched, x) for x in (wide, long, wide, long)))
+        assert [np.shape(answer) for answer in answers] == [(1, 2), (2, 3), (1, 2), (2, 3)]
+        assert sorted(Counting.sizes) == [(2, 2), (4, 3)]
+
+    play_batched(scenario, parameters=BatchingParameters(num_threads=1), servable=Counting())
+
+
+@pytest.mark.parametrize(
+    ("x", "text"),
+    [
+        (np.float32(1), "Batching Run() input tensors must have at least one dimension"),
+        (np.zeros(5), "Task size 5 is larger than maximum input batch size 4"),
+    ],
+)
+def test_what_fits_no_batch_is_refused_in_the_originals_words(x: Tensor, text: str) -> None:
+    async def scenario(batched: BatchedServable) -> None:
+        with pytest.raises(InvalidArgument) as caught:
+            await run_x(batched, np.asarray(x))
+        assert caught.value.message == text
+        assert await run_x(batched, np.zeros(4, np.float32)) == [2.0] * 4
+
+    play_batched(scenario, parameters=BatchingParameters(max_batch_size=4))
+
+
+def test_a_signature_with_a_fixed_first_dimension_is_served_without_batching() -> None:
+    class Fixed(ToyServable):
+        @property
+        def signatures(self) -> Mapping[str, Signature]:
+            spec = TensorSpec(DataType.FLOAT, (1, 2))
+            return {"serving_default": Signature({"x": spec}, {"y": spec})}
+
+        def run(self, signature_name: str, *, inputs: Tensors, outputs: tuple[str, ...]) -> Tensors:
+            assert inputs["x"].shape == (1, 2)
+            return super().run(signature_name, inputs=inputs, outputs=outputs)
+
+    async def scenario(batched: BatchedServable) -> None:
+        x = np.zeros((1, 2), np.float32)
+        answers = await asyncio.gather(*(run_x(batched, x) for _ in range(9)))
+        assert answers == [[[2.0, 2.0]]] * 9
+
+    play_batched(scenario, parameters=BatchingParameters(), servable=Fixed())
+
+
+def test_the_urgent_overtake_those_that_wait() -> None:
+    class Ordered(HeldServable):
+        order: ClassVar[list[float]] = []
+
+        def run(self, signature_name: str, *, inputs: Tensors, outputs: tuple[str, ...]) -> Tensors:
+            self.order.append(float(inputs["x"][0]))
+            return super().run(signature_name, inputs=inputs, outputs=outputs)
+
+    servable = Ordered()
+
+    async def ask_with(batched: BatchedServable, value: float, *, priority: int) -> None:
+        await batched.run(
+            "serving_default",
+            inputs={"x": np.float32([value])},
+            outputs=("y",),
+            deadline=None,
+            priority=priority,
+        )
+
+    async def scenario(batched: BatchedServable) -> None:
+        first = asyncio.ensure_future(ask(batched))
+        await servable.wait_running()
+        others = [
+            asyncio.ensure_future(ask_with(batched, value, priority=priority))
+            for value, priority in ((10, 0), (11, -2), (12, 3))
+        ]
+        await asyncio.sleep(0)
+        servable.gate.set()
+        await asyncio.gather(first, *others)
+        assert Ordered.order[1:] == [12, 10, 11]
+
+    play(scenario, servable=servable)

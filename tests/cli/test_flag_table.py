@@ -43,16 +43,25 @@ TENSORFLOW_SERVING_DEFAULTS: dict[str, FlagValue] = {
     "enable_signature_method_name_check": False,
     "enable_grpc_healthcheck_service": False,
     "enable_serialization_as_tensor_content": False,
+    "enable_batching": False,
+    "batching_parameters_file": "",
+    "enable_per_model_batching_parameters": False,
 }
 # Health is told unless it is turned off; its options class says so.
 OTHER_DEFAULTS = {"enable_grpc_healthcheck_service": True}
 # Where not every text fits.
 OTHER_VALUES = {
+    "batching": "auto",
     "listener": "portable",
     "mixed_precision": "bfloat16",
     "grpc_channel_arguments": "grpc.max_concurrent_streams=7",
 }
-OWN_FLAGS = {"host", "listener", "shutdown_grace_seconds", "num_run_threads"}
+OWN_FLAGS = {"host", "listener", "shutdown_grace_seconds", "num_run_threads"} | {
+    "batching",
+    "latency_target_ms",
+    "max_queued_requests",
+    "max_queued_bytes",
+}
 
 
 def setting_of(settings: Settings, flag: Flag) -> Any:

@@ -92,10 +92,10 @@ def test_a_flag_is_told_unless_it_asks_for_nothing(flag: ForeignFlag) -> None:
 
 
 def test_the_last_value_counts_and_a_flag_is_told_once() -> None:
-    flag = flag_named("enable_batching")
-    asked = take_foreign_flags(["--enable_batching", "--enable_batching=true"])
+    flag = flag_named("xla_cpu_compilation_enabled")
+    asked = take_foreign_flags([f"--{flag.name}", f"--{flag.name}=true"])
     assert asked.flags == (flag,)
-    assert take_foreign_flags(["--enable_batching", "--enable_batching=false"]).flags == ()
+    assert take_foreign_flags([f"--{flag.name}", f"--{flag.name}=false"]).flags == ()
 
 
 def test_kinds_of_support_are_told_apart() -> None:
@@ -108,18 +108,18 @@ def test_kinds_of_support_are_told_apart() -> None:
 def test_other_arguments_are_left_in_order() -> None:
     arguments = [
         "--help",
-        "--enable_batching",
+        "--skip_initialize_tpu",
         "x",
         "--grpc_max_threads",
         "--",
         "--enable_profiler",
     ]
     asked = take_foreign_flags(arguments)
-    assert asked.flags == (flag_named("enable_batching"),)
+    assert asked.flags == (flag_named("skip_initialize_tpu"),)
     assert asked.unknown == ("--help", "x", "--grpc_max_threads", "--", "--enable_profiler")
 
 
 def test_a_value_that_does_not_fit_is_refused() -> None:
     with pytest.raises(InvalidArgument) as caught:
-        take_foreign_flags(["--enable_batching=maybe"])
-    assert caught.value.message == "Couldn't interpret value maybe for flag enable_batching."
+        take_foreign_flags(["--skip_initialize_tpu=maybe"])
+    assert caught.value.message == "Couldn't interpret value maybe for flag skip_initialize_tpu."

@@ -111,13 +111,13 @@ def test_serve_refuses_what_it_does_not_know_by_name(
 def test_serve_refuses_what_is_not_supported_with_the_reason(
     served: list[Settings], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    arguments = ["--model_base_path=/m", "--enable_batching", "--platform_config_file=/p"]
+    arguments = ["--model_base_path=/m", "--thread_pool_factory_config_file=/p"]
     assert main.run(["serve", *arguments]) == EXIT_FAILED
     printed = capsys.readouterr()
     assert printed.out == ""
     assert printed.err == (
-        "aspira serve: --enable_batching is not supported: requests are not batched by the "
-        "server yet\n"
+        "aspira serve: --thread_pool_factory_config_file is not supported: there are no factories "
+        "of thread pools, as in the original's own binary\n"
     )
     assert served == []
 

@@ -61,14 +61,15 @@ def test_unknown_arguments_are_told_and_tolerated(
 def test_what_is_not_supported_or_has_no_effect_is_told_and_tolerated(
     served: list[Settings], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    arguments = ["--grpc_max_threads=8", "--enable_batching", "--xla_cpu_compilation_enabled"]
+    unsupported = "--thread_pool_factory_config_file=/p"
+    arguments = ["--grpc_max_threads=8", unsupported, "--xla_cpu_compilation_enabled"]
     assert tensorflow_model_server.run(["--model_base_path=/m", *arguments]) == 17
     assert len(served) == 1
     printed = capsys.readouterr()
     assert printed.out == ""
     assert printed.err == (
-        "WARNING: --enable_batching is NOT SUPPORTED and has NO EFFECT here: requests are not "
-        "batched by the server yet\n"
+        "WARNING: --thread_pool_factory_config_file is NOT SUPPORTED and has NO EFFECT here: "
+        "there are no factories of thread pools, as in the original's own binary\n"
         "INFO: --grpc_max_threads has no effect here: one event loop serves all connections; "
         "--num_run_threads bounds the runs of a model\n"
         "INFO: --xla_cpu_compilation_enabled has no effect here: XLA is never turned off: a model "
@@ -79,7 +80,7 @@ def test_what_is_not_supported_or_has_no_effect_is_told_and_tolerated(
 def test_foreign_flags_that_ask_for_nothing_are_silent(
     served: list[Settings], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    arguments = ["--enable_batching=false", "--batching_parameters_file="]
+    arguments = ["--enable_batching=false", "--thread_pool_factory_config_file="]
     assert tensorflow_model_server.run(arguments) == 17
     printed = capsys.readouterr()
     assert (printed.out, printed.err) == ("", "")

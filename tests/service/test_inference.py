@@ -5,10 +5,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from aspira.batching.completions import Completions
-from aspira.batching.options import BatchingOptions
-from aspira.batching.servable import BatchedServable, BatchingLoader
-from aspira.contracts.clock import SystemClock
+from aspira.batching.loader import BatchingLoader
+from aspira.batching.servable import BatchedServable
 from aspira.contracts.errors import (
     DeadlineExceeded,
     FailedPrecondition,
@@ -27,6 +25,7 @@ from aspira.lifecycle.source import Aspired
 from aspira.routing.table import RoutingTable
 from aspira.service.inference import InferenceService, Router
 from aspira.testing.toy_servable import ToyServable
+from batching_toys import make_batching_loader, make_context
 from example_toys import FixedServable, signature_of
 from example_toys import play as play_examples
 
@@ -49,15 +48,11 @@ def play(scenario: Callable[[InferenceService], Awaitable[None]]) -> None:
     """With versions 1 and 2 of `m` ready, 1 labelled stable and 9, which is not there, gone."""
 
     async def act() -> None:
-        completions = Completions[Tensors](asyncio.get_running_loop())
+        context = make_context()
 
         def make_loader(servable_id: ServableId, *, path: Path) -> BatchingLoader:
-            return BatchingLoader(
-                OffsetLoader(servable_id.version),
-                name=str(servable_id),
-                options=BatchingOptions(),
-                clock=SystemClock(),
-                completions=completions,
+            return make_batching_loader(
+                OffsetLoader(servable_id.version), context=context, servable_id=servable_id
             )
 
         manager = Manager[BatchedServable](

@@ -6,6 +6,7 @@ gets to them, so a thread wakes it only if no wake-up is under way.
 
 import asyncio
 from collections import deque
+from collections.abc import Iterable
 from typing import Generic, TypeVar
 
 ResultT = TypeVar("ResultT")
@@ -19,9 +20,11 @@ class Completions(Generic[ResultT]):
         self._posted: deque[tuple[asyncio.Future[ResultT], ResultT | BaseException]] = deque()
         self._is_waking = False
 
-    def post(self, future: asyncio.Future[ResultT], *, outcome: ResultT | BaseException) -> None:
-        """Resolve `future` on the loop; an exception as outcome is raised there."""
-        self._posted.append((future, outcome))
+    def post(
+        self, outcomes: Iterable[tuple[asyncio.Future[ResultT], ResultT | BaseException]]
+    ) -> None:
+        """Resolve each future on the loop; an exception as outcome is raised there."""
+        self._posted.extend(outcomes)
         # Between the append and this read the loop may have drained: then this wakes it once more
         # for nothing. The other order could lose a result.
         if not self._is_waking:

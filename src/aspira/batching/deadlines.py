@@ -6,21 +6,24 @@ in; when it fires it looks at everything that still waits.
 """
 
 import asyncio
-from collections.abc import Callable
 
 from aspira.contracts.clock import Clock
-from aspira.contracts.errors import ServingError
+from aspira.contracts.errors import DeadlineExceeded
 from aspira.contracts.tensors import Tensors
 
 Waiting = asyncio.Future[Tensors]
 
 
-class DeadlineWatch:
-    """Event loop only. `make_error` makes the error that a late future is failed with."""
+def deadline_exceeded() -> DeadlineExceeded:
+    """The one error for all that is late, in TensorFlow Serving's words."""
+    return DeadlineExceeded("Timed out waiting for notification")
 
-    def __init__(self, clock: Clock, *, make_error: Callable[[], ServingError]) -> None:
+
+class DeadlineWatch:
+    """Event loop only. A late future is failed with `deadline_exceeded`."""
+
+    def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._make_error = make_error
         self._deadlines: dict[Waiting, float] = {}
         self._armed_at: float | None = None
         self._timer: asyncio.TimerHandle | None = None
@@ -47,7 +50,7 @@ class DeadlineWatch:
         for future in [future for future, at in self._deadlines.items() if at <= now]:
             del self._deadlines[future]
             if not future.done():
-                future.set_exception(self._make_error())
+                future.set_exception(deadline_exceeded())
         self._armed_at, self._timer = None, None
         if self._deadlines:
             self._arm(min(self._deadlines.values()))

@@ -1,35 +1,45 @@
-"""The worker threads of one version: they take its queued work in order and run it.
+"""The worker threads of one version: they take batches of its queued requests and run them.
 
 Each version has threads of its own, so a slow model never holds up another. They start when work
-comes in and end when the version unloads.
+comes in and end when the version unloads. An idle thread takes what there is at once, unless a
+batch is to wait for company; while all are busy, requests gather.
 """
 
 import asyncio
 import logging
 import threading
-from collections.abc import Callable
-from queue import SimpleQueue
+from collections.abc import Iterable, Sequence
+from queue import Empty, SimpleQueue
 from typing import NamedTuple
 
-from aspira.batching.completions import Completions
-from aspira.contracts.clock import Clock
-from aspira.contracts.errors import Internal, ServingError
-from aspira.contracts.tensors import Tensors
+from aspira.batching.admission import Admission, QueueLoad
+from aspira.batching.batch_limit import BatchLimit
+from aspira.batching.context import BatchingContext
+from aspira.batching.cost_model import CostModel, RunCost
+from aspira.batching.deadlines import deadline_exceeded
+from aspira.batching.execution import BatchRunner
+from aspira.batching.options import BatchingOptions, BatchingParameters, count_cpus
+from aspira.batching.queue import Batch, Piece, Work, WorkQueue
+from aspira.contracts.errors import ResourceExhausted, ServingError
+from aspira.contracts.events import BatchEnded
+from aspira.contracts.identity import ServableId
 
 _logger = logging.getLogger(__name__)
 
-
-class Work(NamedTuple):
-    """One request in the queue. `deadline` is in seconds of the scheduler's clock."""
-
-    signature_name: str
-    inputs: Tensors
-    outputs: tuple[str, ...]
-    deadline: float | None
-    future: asyncio.Future[Tensors]
+# A thread that is woken for less takes the interpreter's lock from those that are at work.
+_WORTH_WAKING_S = 200e-6
+_RECHECK_S = 1e-3
+_SHORT_WAIT_S = 2e-3
+_FEW_REQUESTS = 64
+_FEW_BYTES = 2**20
 
 
-RunWork = Callable[[Work], Tensors]
+class BatchingStatistics(NamedTuple):
+    """What a version's queue looks like now. `cost` is None before the first run."""
+
+    num_waiting: int
+    max_batch_rows: int
+    cost: RunCost | None
 
 
 class Scheduler:
@@ -37,80 +47,248 @@ class Scheduler:
 
     def __init__(
         self,
-        run: RunWork,
+        runner: BatchRunner,
         *,
-        num_threads: int,
-        name: str,
-        clock: Clock,
-        completions: Completions[Tensors],
+        servable_id: ServableId,
+        options: BatchingOptions,
+        parameters: BatchingParameters | None,
+        context: BatchingContext,
     ) -> None:
-        self._run = run
-        self._num_threads = num_threads
-        self._name = name
-        self._clock = clock
-        self._completions = completions
-        self._queue: SimpleQueue[Work | None] = SimpleQueue()
-        self._threads: list[threading.Thread] = []
-        # Work that was submitted and has not ended: how many threads there is something to do for.
-        self._num_open = 0
+        self._runner = runner
+        self._servable_id = servable_id
+        self._clock, self._completions, self._events = context
+        self._num_threads = _count_threads(options, parameters=parameters)
+        self._is_merging = parameters is not None
+        self._cost_model = CostModel()
+        self._queue = WorkQueue(parameters, cost_model=self._cost_model)
+        self._limit = BatchLimit(
+            self._cost_model,
+            max_rows=self._queue.rows_limit,
+            target_s=options.latency_target_s if options.is_learned else 0.0,
+        )
+        self._queue.rows_limit = self._limit.rows
+        self._admission = Admission(options, parameters=parameters)
+        self._num_free_rows = (
+            min(_FEW_REQUESTS, options.max_queued_requests)
+            if parameters is None
+            else parameters.execution_size
+        )
+        # Guards the queue, what is learned, and all that follows.
         self._lock = threading.Lock()
+        self._threads: list[threading.Thread] = []
+        # One token wakes one idle thread.
+        self._tokens: SimpleQueue[None] = SimpleQueue()
+        self._num_idle = 0
+        self._is_closing = False
+        self._is_rousing = False
+        self._recheck: asyncio.TimerHandle | None = None
 
     def submit(self, work: Work) -> None:
         """Queue it. Its future is resolved on the loop, unless that gave up on it before.
 
+        Event loop only.
+
         Raises:
-            RuntimeError: the first thread could not be started.
+            ServingError: too much waits already.
         """
+        now = work.arrival = self._clock.now()
         with self._lock:
-            self._num_open += 1
-            is_short = min(self._num_open, self._num_threads) > len(self._threads)
-        self._queue.put(work)
-        if is_short:
-            self._start_thread()
+            if not self._has_room(work):
+                self._admit(work, now=now)
+            self._queue.add(work)
+        # Once for all that the loop submits in this round: they may share a run.
+        if not self._is_rousing:
+            self._is_rousing = True
+            asyncio.get_running_loop().call_soon(self._rouse_soon)
 
     def close(self) -> None:
         """Run what is queued, then end the threads. Blocks; nothing may be submitted any more."""
-        for _ in self._threads:
-            self._queue.put(None)
-        for thread in self._threads:
+        with self._lock:
+            self._is_closing = True
+            while self._num_idle:
+                self._num_idle -= 1
+                self._tokens.put(None)
+            threads = list(self._threads)
+        for thread in threads:
             thread.join()
         self._threads.clear()
+        self._work()
+
+    def statistics(self) -> BatchingStatistics:
+        """Safe on any thread."""
+        return BatchingStatistics(self._queue.num_requests, self._limit.rows, self._cost_model.cost)
+
+    def _has_room(self, work: Work) -> bool:
+        """Whether the queue is so short that no bound can matter. Lock held."""
+        queue = self._queue
+        if not queue.num_requests:
+            return True
+        num_rows = queue.num_rows + work.num_rows
+        is_short = num_rows <= self._num_free_rows and self._waiting_s() < _SHORT_WAIT_S
+        return is_short and queue.num_bytes + work.num_bytes < _FEW_BYTES
+
+    def _admit(self, work: Work, *, now: float) -> None:
+        """Lock held."""
+        queue = self._queue
+        oldest = queue.oldest_arrival()
+        load = QueueLoad(
+            kind_rows=queue.rows_of(work.kind),
+            num_requests=queue.num_requests,
+            num_rows=queue.num_rows,
+            num_bytes=queue.num_bytes,
+            oldest_s=now - oldest if oldest is not None else 0.0,
+            seconds_per_row=self._cost_model.seconds_per_row / self._num_threads,
+        )
+        self._admission.check(
+            load,
+            num_rows=work.num_rows,
+            num_bytes=work.num_bytes,
+            remaining_s=None if work.deadline is None else work.deadline - now,
+            now=now,
+        )
+
+    def _rouse_soon(self) -> None:
+        self._is_rousing = False
+        with self._lock:
+            is_deferred = not self._rouse()
+        if is_deferred and self._recheck is None:
+            loop = asyncio.get_running_loop()
+            self._recheck = loop.call_later(_RECHECK_S, self._rouse_late)
+
+    def _rouse_late(self) -> None:
+        """The work that was too little to wake a thread for may wait behind a slow run."""
+        self._recheck = None
+        with self._lock:
+            oldest = self._queue.oldest_arrival()
+            if oldest is not None:
+                self._rouse(is_urgent=self._clock.now() - oldest >= _RECHECK_S)
+            is_over = oldest is None or self._are_all_awake
+        if not is_over:
+            loop = asyncio.get_running_loop()
+            self._recheck = loop.call_later(_RECHECK_S, self._rouse_late)
+
+    def _rouse(self, *, is_urgent: bool = False) -> bool:
+        """Have one more thread look for work, if there is any. Lock held.
+
+        False: there is too little to wake a thread for, as long as another is awake.
+        """
+        queue = self._queue
+        if not queue.num_requests:
+            return True
+        is_any_awake = len(self._threads) > self._num_idle
+        if is_any_awake and not is_urgent and 0.0 < self._waiting_s() < _WORTH_WAKING_S:
+            return False
+        if self._num_idle:
+            self._num_idle -= 1
+            self._tokens.put(None)
+        elif len(self._threads) < self._num_threads:
+            self._start_thread()
+        return True
+
+    @property
+    def _are_all_awake(self) -> bool:
+        return not self._num_idle and len(self._threads) >= self._num_threads
+
+    def _waiting_s(self) -> float:
+        """How long one thread would take for all that waits; 0 if that is not known."""
+        return self._queue.num_rows * self._cost_model.seconds_per_row
 
     def _start_thread(self) -> None:
-        name = f"{self._name}-{len(self._threads)}"
+        """Lock held."""
+        name = f"{self._servable_id.name}-{self._servable_id.version}-{len(self._threads)}"
         thread = threading.Thread(target=self._work, name=name, daemon=True)
         try:
             thread.start()
         except RuntimeError:
-            if not self._threads:
-                raise
-            _logger.warning("No more threads can be started; %d have to do", len(self._threads))
+            if self._threads:
+                _logger.warning("No more threads can be started; %d have to do", len(self._threads))
+                self._num_threads = len(self._threads)
+            else:
+                self._fail_all(ResourceExhausted("The server cannot start a thread for this model"))
         else:
             self._threads.append(thread)
 
+    def _fail_all(self, error: ServingError) -> None:
+        batch, late = self._queue.take(now=self._clock.now(), is_closing=True)
+        while batch is not None:
+            self._fail((piece.work for piece in batch.pieces), error=error)
+            batch, more = self._queue.take(now=self._clock.now(), is_closing=True)
+            late += more
+        self._fail(late, error=error)
+
+    def _fail(self, works: Iterable[Work], *, error: ServingError) -> None:
+        self._completions.post([(work.future, error) for work in works])
+
     def _work(self) -> None:
-        while True:
-            work = self._queue.get()
-            if work is None:
-                return
-            if not work.future.done() and not self._is_expired(work):
-                self._completions.post(work.future, outcome=self._try_run(work))
+        while (batch := self._next_batch()) is not None:
+            self._run(batch)
             # The thread may now wait for long: it must not keep a request's tensors alive.
-            del work
+            del batch
+
+    def _next_batch(self) -> Batch | None:
+        """Waits for it; None if there will be no more."""
+        while True:
+            now = self._clock.now()
             with self._lock:
-                self._num_open -= 1
+                batch, late = self._queue.take(now=now, is_closing=self._is_closing)
+                is_over = batch is None and self._is_closing
+                if batch is not None:
+                    self._rouse()
+                elif not is_over:
+                    self._num_idle += 1
+                    ready = self._queue.next_ready()
+            if late:
+                self._fail(late, error=deadline_exceeded())
+            if batch is not None or is_over:
+                return batch
+            del late
+            self._wait(None if ready is None else max(ready - now, 0.0))
 
-    def _is_expired(self, work: Work) -> bool:
-        """Whether nobody waits for it any longer; the waiting side answers for the deadline."""
-        return work.deadline is not None and self._clock.now() >= work.deadline
-
-    def _try_run(self, work: Work) -> Tensors | ServingError:
+    def _wait(self, timeout_s: float | None) -> None:
         try:
-            return self._run(work)
-        except ServingError as error:
-            # Its traceback holds this frame, and with it the future that is to hold the error: a
-            # cycle, which would keep the tensors of each failed request until it is collected.
-            return error.with_traceback(None)
-        except BaseException as error:  # whatever a runtime raises, its request must end
-            _logger.exception("A runtime raised an error of its own")
-            return Internal(f"{type(error).__name__}: {error}")
+            self._tokens.get(timeout=timeout_s)
+        except Empty:
+            with self._lock:
+                try:
+                    # Meant for this thread, and a moment late.
+                    self._tokens.get_nowait()
+                except Empty:
+                    self._num_idle -= 1
+
+    def _run(self, batch: Batch) -> None:
+        started_s = self._clock.now()
+        execution = self._runner.execute(batch)
+        run_s = self._clock.now() - started_s
+        self._completions.post([(work.future, result) for work, result in execution.outcomes])
+        if execution.rest:
+            self._put_back(execution.rest)
+        if not execution.is_failed:
+            self._learn(execution.padded_rows, run_s=run_s)
+        if self._is_merging:
+            self._events.publish_batch(
+                BatchEnded(
+                    self._servable_id,
+                    tuple([piece.work.num_rows for piece in batch.pieces]),
+                    tuple([started_s - piece.work.arrival for piece in batch.pieces]),
+                    len(batch.pieces[0].work.inputs),
+                    batch.num_rows,
+                    execution.padded_rows,
+                    run_s,
+                )
+            )
+
+    def _put_back(self, pieces: Sequence[Piece]) -> None:
+        with self._lock:
+            self._queue.put_back(pieces)
+            self._rouse(is_urgent=True)
+
+    def _learn(self, num_rows: int, *, run_s: float) -> None:
+        with self._lock:
+            self._cost_model.observe(num_rows, run_s=run_s)
+            self._limit.observe(num_rows, run_s=run_s)
+            self._queue.rows_limit = self._limit.rows
+
+
+def _count_threads(options: BatchingOptions, *, parameters: BatchingParameters | None) -> int:
+    from_file = parameters.num_threads if parameters is not None else 0
+    return options.num_threads or from_file or count_cpus()

@@ -3,43 +3,56 @@
 import asyncio
 from collections.abc import Mapping
 
-from aspira.batching.completions import Completions
-from aspira.batching.deadlines import DeadlineWatch
-from aspira.batching.options import BatchingOptions
-from aspira.batching.scheduler import Scheduler, Work
-from aspira.contracts.clock import Clock
-from aspira.contracts.errors import DeadlineExceeded
-from aspira.contracts.servable import Loader, Servable
+from aspira.batching.assemble import can_be_merged, count_rows, shapes_of
+from aspira.batching.context import BatchingContext
+from aspira.batching.deadlines import DeadlineWatch, deadline_exceeded
+from aspira.batching.execution import BatchRunner
+from aspira.batching.options import BatchingOptions, BatchingParameters
+from aspira.batching.queue import Kind, Work
+from aspira.batching.scheduler import BatchingStatistics, Scheduler
+from aspira.contracts.errors import InvalidArgument
+from aspira.contracts.identity import ServableId
+from aspira.contracts.servable import Servable
 from aspira.contracts.signatures import Signature
 from aspira.contracts.tensors import Tensors
 
 
 class BatchedServable:
-    """What the service calls. Never off: without batching it is a queue with a limit of one."""
+    """What the service calls. Never off: without batching every request is a run of its own."""
 
     def __init__(
         self,
         servable: Servable,
         *,
-        name: str,
+        servable_id: ServableId,
         options: BatchingOptions,
-        clock: Clock,
-        completions: Completions[Tensors],
+        parameters: BatchingParameters | None,
+        context: BatchingContext,
     ) -> None:
         self._servable = servable
-        self._clock = clock
-        self._deadlines = DeadlineWatch(clock, make_error=_deadline_exceeded)
+        self._clock = context.clock
+        self._parameters = parameters
+        self._mergeable = frozenset(
+            name
+            for name, signature in servable.signatures.items()
+            if parameters is not None and can_be_merged(signature)
+        )
+        self._deadlines = DeadlineWatch(context.clock)
         self._scheduler = Scheduler(
-            self._run_one,
-            num_threads=options.pool_size,
-            name=name,
-            clock=clock,
-            completions=completions,
+            BatchRunner(self._run_now, parameters=parameters, clock=context.clock),
+            servable_id=servable_id,
+            options=options,
+            parameters=parameters,
+            context=context,
         )
 
     @property
     def signatures(self) -> Mapping[str, Signature]:
         return self._servable.signatures
+
+    def statistics(self) -> BatchingStatistics:
+        """What waits, and what was learned of the model's runs."""
+        return self._scheduler.statistics()
 
     async def run(
         self,
@@ -48,20 +61,29 @@ class BatchedServable:
         inputs: Tensors,
         outputs: tuple[str, ...],
         deadline: float | None,
+        priority: int = 0,
     ) -> Tensors:
         """Run one signature, or give up at the deadline. Expired or cancelled work never starts.
 
         Raises:
             DeadlineExceeded: the deadline passed, in the queue or during the run.
+            Unavailable: the queue is full.
+            ResourceExhausted: it would have to wait too long.
             ServingError: the runtime's own error.
         """
         future: asyncio.Future[Tensors] = asyncio.get_running_loop().create_future()
+        num_rows, kind = 1, Kind(signature_name, outputs, None)
+        if signature_name in self._mergeable:
+            num_rows, kind = self._measure(signature_name, inputs=inputs, outputs=outputs)
+        num_bytes = sum([tensor.nbytes for tensor in inputs.values()])
         if deadline is not None:
             if self._clock.now() >= deadline:
-                raise _deadline_exceeded()
+                raise deadline_exceeded()
             self._deadlines.add(future, deadline=deadline)
         try:
-            self._scheduler.submit(Work(signature_name, inputs, outputs, deadline, future))
+            self._scheduler.submit(
+                Work(kind, inputs, num_rows, num_bytes, deadline, future, priority=priority)
+            )
             return await future
         finally:
             if deadline is not None:
@@ -76,37 +98,19 @@ class BatchedServable:
         finally:
             self._servable.unload()
 
-    def _run_one(self, work: Work) -> Tensors:
-        return self._servable.run(work.signature_name, inputs=work.inputs, outputs=work.outputs)
+    def _measure(
+        self, signature_name: str, *, inputs: Tensors, outputs: tuple[str, ...]
+    ) -> tuple[int, Kind]:
+        """The rows of a request, and what it can share a run with."""
+        assert self._parameters is not None
+        num_rows = count_rows(inputs)
+        if num_rows > self._parameters.max_batch_size:
+            raise InvalidArgument(
+                f"Task size {num_rows} is larger than maximum input batch size "
+                f"{self._parameters.max_batch_size}"
+            )
+        shapes = shapes_of(inputs, is_padded=self._parameters.pad_variable_length_inputs)
+        return num_rows, Kind(signature_name, outputs, shapes)
 
-
-class BatchingLoader:
-    """Wraps a runtime's loader, so that what the lifecycle manages is always batched."""
-
-    def __init__(
-        self,
-        loader: Loader[Servable],
-        *,
-        name: str,
-        options: BatchingOptions,
-        clock: Clock,
-        completions: Completions[Tensors],
-    ) -> None:
-        self._loader = loader
-        self._name = name
-        self._options = options
-        self._clock = clock
-        self._completions = completions
-
-    def load(self) -> BatchedServable:
-        return BatchedServable(
-            self._loader.load(),
-            name=self._name,
-            options=self._options,
-            clock=self._clock,
-            completions=self._completions,
-        )
-
-
-def _deadline_exceeded() -> DeadlineExceeded:
-    return DeadlineExceeded("Timed out waiting for notification")
+    def _run_now(self, kind: Kind, *, inputs: Tensors) -> Tensors:
+        return self._servable.run(kind.signature_name, inputs=inputs, outputs=kind.outputs)

@@ -1,5 +1,6 @@
 """Every flag of a server, in TensorFlow Serving's order, then ours."""
 
+from aspira.batching.options import BatchingMode
 from aspira.cli.flags import Flag
 from aspira.frontends.listeners.channel_arguments import split_channel_arguments
 
@@ -11,6 +12,10 @@ def _choose_listener(text: str) -> str:
     if text not in {"auto", "envoy", "portable"}:
         raise ValueError(text)
     return text
+
+
+def _choose_batching(text: str) -> str:
+    return BatchingMode(text).value
 
 
 def _split_tags(text: str) -> tuple[str, ...]:
@@ -83,6 +88,12 @@ def _model_flags() -> tuple[Flag, ...]:
 
 def _runtime_flags() -> tuple[Flag, ...]:
     return (
+        Flag("enable_batching", "batching.is_enabled", default=False,
+             help="Merge requests into batches."),
+        Flag("batching_parameters_file", "batching.parameters_file", "",
+             "A text BatchingParameters. Needs batching to be enabled."),
+        Flag("enable_per_model_batching_parameters", "batching.is_per_model", default=False,
+             help="Batch each version as its batching_params.pbtxt says, or not at all."),
         Flag("tensorflow_session_parallelism", "tensorflow.session_parallelism", 0,
              "Threads of a session, within and across ops. 0 means automatic."),
         Flag("tensorflow_session_config_file", "tensorflow.session_config_file", "",
@@ -119,5 +130,16 @@ def _own_flags() -> tuple[Flag, ...]:
         Flag("shutdown_grace_seconds", "process.shutdown_grace_s", 25.0,
              "How long requests in flight may go on after SIGTERM or SIGINT."),
         Flag("num_run_threads", "batching.num_threads", 0,
-             "Runs of one model version that may go on at once. 0 means one per CPU."),
+             "Runs of one model version that may go on at once. 0 means as many as the batching "
+             "parameters say, or one per CPU."),
+        Flag("batching", "batching.mode", "off",
+             "off, on (as enable_batching), or auto: batches as large as latency_target_ms allows.",
+             _choose_batching),
+        Flag("latency_target_ms", "batching.latency_target_s", 0.0,
+             "With --batching=auto: what 99 of 100 requests shall not exceed. 0 means no target.",
+             lambda value: value * _MILLIS),
+        Flag("max_queued_requests", "batching.max_queued_requests", 10_000,
+             "Requests of one model version that may wait when they are not batched."),
+        Flag("max_queued_bytes", "batching.max_queued_bytes", 2**30,
+             "Bytes of inputs of one model version that may wait."),
     )  # fmt: skip

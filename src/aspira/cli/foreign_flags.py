@@ -58,7 +58,6 @@ def _unsupported(name: str, *, default: FlagValue, reason: str) -> ForeignFlag:
 
 _ONE_LOOP = "one event loop serves all connections; --num_run_threads bounds the runs of a model"
 _XLA = "XLA is never turned off: a model that asks to be compiled is compiled"
-_BATCHING = "requests are not batched by the server yet"
 
 FOREIGN_FLAGS: tuple[ForeignFlag, ...] = (
     _no_effect("rest_api_num_threads", default=0, reason=_ONE_LOOP),
@@ -78,9 +77,6 @@ FOREIGN_FLAGS: tuple[ForeignFlag, ...] = (
     _no_effect(
         "skip_initialize_tpu", default=False, reason="no TPU is initialized in the first place"
     ),
-    _unsupported("enable_batching", default=False, reason=_BATCHING),
-    _unsupported("batching_parameters_file", default="", reason=_BATCHING),
-    _unsupported("enable_per_model_batching_parameters", default=False, reason=_BATCHING),
     _unsupported(
         "num_tflite_interpreters_per_pool",
         default=1,

@@ -47,13 +47,17 @@ def http_status(code: Code) -> int:
 
 
 class ServingError(Exception):
-    """An answer that is not a result. The message is for the person who sent the request."""
+    """An answer that is not a result. The message is for the person who sent the request.
+
+    `retry_after_s` tells when the same request may fare better; None says nothing about it.
+    """
 
     code: ClassVar[Code] = Code.UNKNOWN
 
-    def __init__(self, message: str) -> None:
+    def __init__(self, message: str, *, retry_after_s: float | None = None) -> None:
         super().__init__(message)
         self.message = message
+        self.retry_after_s = retry_after_s
 
     def __str__(self) -> str:
         return f"{self.code.name}: {self.message}"

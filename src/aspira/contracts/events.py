@@ -59,6 +59,18 @@ class RequestEnded(NamedTuple):
     duration_s: float
 
 
+class BatchEnded(NamedTuple):
+    """Requests that shared a run: the rows of each, and how long it waited in the queue."""
+
+    servable_id: ServableId
+    request_rows: tuple[int, ...]
+    waits_s: tuple[float, ...]
+    num_inputs: int
+    num_rows: int
+    padded_rows: int
+    run_s: float
+
+
 LifecycleEvent = VersionStateChanged | LoadAttemptFailed | SourceProblem | WarmupFinished
 
 
@@ -66,12 +78,14 @@ LifecycleEvent = VersionStateChanged | LoadAttemptFailed | SourceProblem | Warmu
 class EventBus:
     """Delivers each event to its subscribers at once, on the publisher's thread.
 
-    Requests have a line of their own: there are as many of those events as there are requests.
+    Requests and batches have lines of their own: there are very many of those events. Batches are
+    published on worker threads.
     Subscribers are added before serving starts, must be quick and must not raise.
     """
 
     _on_lifecycle: list[Callable[[LifecycleEvent], None]] = field(default_factory=list)
     _on_request: list[Callable[[RequestEnded], None]] = field(default_factory=list)
+    _on_batch: list[Callable[[BatchEnded], None]] = field(default_factory=list)
 
     def subscribe_lifecycle(self, subscriber: Callable[[LifecycleEvent], None]) -> None:
         self._on_lifecycle.append(subscriber)
@@ -79,10 +93,17 @@ class EventBus:
     def subscribe_requests(self, subscriber: Callable[[RequestEnded], None]) -> None:
         self._on_request.append(subscriber)
 
+    def subscribe_batches(self, subscriber: Callable[[BatchEnded], None]) -> None:
+        self._on_batch.append(subscriber)
+
     def publish(self, event: LifecycleEvent) -> None:
         for subscriber in self._on_lifecycle:
             subscriber(event)
 
     def publish_request(self, event: RequestEnded) -> None:
         for subscriber in self._on_request:
+            subscriber(event)
+
+    def publish_batch(self, event: BatchEnded) -> None:
+        for subscriber in self._on_batch:
             subscriber(event)

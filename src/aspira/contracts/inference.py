@@ -9,7 +9,8 @@ from aspira.contracts.tensors import Tensors
 class PredictRequest(NamedTuple):
     """Inputs by alias. An empty `output_filter` asks for all outputs.
 
-    `deadline` is in seconds of the server's clock; None means none. The arrays belong to the
+    `deadline` is in seconds of the server's clock; None means none. A higher `priority` waits less;
+    0 is the default. The arrays belong to the
     request and may be views of its bytes: nobody writes to them.
     """
 
@@ -17,6 +18,7 @@ class PredictRequest(NamedTuple):
     inputs: Tensors
     output_filter: tuple[str, ...] = ()
     deadline: float | None = None
+    priority: int = 0
 
 
 class PredictResponse(NamedTuple):

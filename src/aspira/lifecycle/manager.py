@@ -79,6 +79,12 @@ class Manager(Generic[LoadedT]):
             raise _not_found(model_name, version=version)
         return Lease(record, on_last_release=self._end_last_lease)
 
+    def ready(self) -> list[tuple[ServableId, LoadedT]]:
+        """Every version that can serve. Safe on any thread."""
+        # Copying a dictionary is one step under the interpreter's lock.
+        records = [r for model in self._models.copy().values() for r in model.ready.copy().values()]
+        return [(r.servable_id, r.servable) for r in records if r.servable is not None]
+
     def model_names(self) -> list[ModelName]:
         """Every model that was ever aspired, in the order of first mention."""
         return list(self._models)

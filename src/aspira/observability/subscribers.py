@@ -9,12 +9,13 @@ our families as `__unknown__`; TensorFlow Serving's keep its name, for a limited
 """
 
 from bisect import bisect_right
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from threading import Lock
 from types import MappingProxyType
 
+from aspira.batching.scheduler import BatchingStatistics
 from aspira.contracts.errors import Code
 from aspira.contracts.events import (
     EventBus,
@@ -26,6 +27,7 @@ from aspira.contracts.events import (
     WarmupFinished,
 )
 from aspira.contracts.identity import ServableId
+from aspira.observability.batch_metrics import BatchMetrics, queue_families
 from aspira.observability.exposition import render
 from aspira.observability.metrics import (
     MAX_LABEL_LENGTH,
@@ -72,11 +74,13 @@ class ServingMetrics:
             max_num_unknown_series=max_num_unknown_series,
         )
         self._models_lock = Lock()
+        self._batches = BatchMetrics()
 
     def attach(self, events: EventBus) -> None:
         """Count what is published from now on."""
         events.subscribe_requests(self.on_request)
         events.subscribe_lifecycle(self.on_lifecycle)
+        events.subscribe_batches(self._batches.count)
 
     def on_request(self, event: RequestEnded) -> None:
         self._requests.count(event)
@@ -85,9 +89,19 @@ class ServingMetrics:
         with self._models_lock:
             self._models.note(event)
 
-    def render(self) -> bytes:
-        """The metrics page, in TensorFlow Serving's text format. Safe on any thread."""
-        return render([*self._requests.families, *self._models.families])
+    def render(self, queues: Iterable[tuple[ServableId, BatchingStatistics]] = ()) -> bytes:
+        """The metrics page, in TensorFlow Serving's text format. Safe on any thread.
+
+        `queues` are those of the versions that can serve now.
+        """
+        return render(
+            [
+                *self._requests.families,
+                *self._models.families,
+                *self._batches.families,
+                *queue_families(queues),
+            ]
+        )
 
 
 @dataclass(frozen=True, slots=True)

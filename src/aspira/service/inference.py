@@ -80,6 +80,7 @@ class InferenceService:
             inputs=signature.bind_inputs(request.inputs),
             outputs=signature.choose_outputs(request.output_filter),
             deadline=request.deadline,
+            priority=request.priority,
         )
         return PredictResponse(outputs, lease.servable_id, name)
 

@@ -45,7 +45,7 @@ def _describe_field(field: MessageField) -> dict[str, Any]:
     label = Descriptor.LABEL_REPEATED if field.is_repeated else Descriptor.LABEL_OPTIONAL
     described = {"name": field.name, "number": field.number, "label": label}
     scalar = f"TYPE_{field.kind.upper()}"
-    if scalar in Descriptor.Type.keys():
+    if scalar in Descriptor.Type.DESCRIPTOR.values_by_name:
         return {**described, "type": Descriptor.Type.Value(scalar)}
     type_name = f".{field.kind}" if "." in field.kind else f".{_PACKAGE}.{field.kind}"
     return {**described, "type": Descriptor.TYPE_MESSAGE, "type_name": type_name}

@@ -87,11 +87,14 @@ class GrpcApplication:
         else:
             payload = await _inflate_on_thread(body, encoding=encoding)
         del body
+        call = partial(
+            call_unary, method, payload=payload, deadline=deadline, priority=headers.priority
+        )
         if not method.can_be_dropped:
-            return await call_unary(method, payload=payload, deadline=deadline)
+            return await call()
         waiting = self._departures.add(receive)
         try:
-            return await call_unary(method, payload=payload, deadline=deadline)
+            return await call()
         finally:
             self._departures.remove(waiting)
 

@@ -17,7 +17,8 @@ from aspira.contracts.errors import (
     ServingError,
     Unimplemented,
 )
-from aspira.frontends.grpc.methods import status_message
+from aspira.frontends.grpc.methods import retry_metadata, status_message
+from aspira.frontends.priority import PRIORITY_HEADER, parse_priority
 
 Headers = Iterable[tuple[bytes, bytes]]
 
@@ -37,6 +38,7 @@ class CallHeaders(NamedTuple):
     timeout_s: float | None = None
     encoding: bytes = b"identity"
     content_length: int | None = None
+    priority: int = 0
 
 
 def parse_headers(headers: Headers) -> CallHeaders:
@@ -45,7 +47,7 @@ def parse_headers(headers: Headers) -> CallHeaders:
     Raises:
         InvalidArgument: a timeout that is not one.
     """
-    timeout_s, encoding, content_length = None, b"identity", None
+    timeout_s, encoding, content_length, priority = None, b"identity", None, 0
     for name, value in headers:
         if name == b"grpc-timeout":
             timeout_s = parse_timeout(value)
@@ -53,7 +55,9 @@ def parse_headers(headers: Headers) -> CallHeaders:
             encoding = value
         elif name == b"content-length" and value.isdigit():
             content_length = int(value)
-    return CallHeaders(timeout_s, encoding, content_length)
+        elif name == PRIORITY_HEADER:
+            priority = parse_priority(value)
+    return CallHeaders(timeout_s, encoding, content_length, priority)
 
 
 def parse_timeout(value: bytes) -> float:
@@ -125,4 +129,8 @@ def status_headers(error: ServingError | None) -> list[tuple[bytes, bytes]]:
         return [(b"grpc-status", b"0")]
     code = error.code if error.code is not Code.OK else Code.UNKNOWN
     message = quote(status_message(error), safe=_PLAIN_IN_MESSAGE).encode("ascii")
-    return [(b"grpc-status", str(int(code)).encode()), (b"grpc-message", message)]
+    return [
+        (b"grpc-status", str(int(code)).encode()),
+        (b"grpc-message", message),
+        *[(name.encode(), value.encode()) for name, value in retry_metadata(error)],
+    ]

@@ -4,6 +4,7 @@ import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
+from math import ceil
 from typing import Any, NamedTuple
 
 from google.protobuf.message import DecodeError
@@ -17,6 +18,8 @@ Message = Any
 MAX_MESSAGE_BYTES = 2**31 - 1
 _MAX_ERROR_BYTES = 1024
 _TRUNCATED = "...TRUNCATED"
+_RETRY_PUSHBACK = "grpc-retry-pushback-ms"
+_MILLIS_PER_SECOND = 1000
 
 _logger = logging.getLogger(__name__)
 
@@ -24,12 +27,13 @@ _logger = logging.getLogger(__name__)
 class UnaryCall(NamedTuple):
     """A request message and its deadline in seconds of the server's clock; None means none.
 
-    `num_bytes` is the size of the message.
+    `num_bytes` is the size of the message; see `parse_priority` for the priority.
     """
 
     message: Message
     deadline: float | None
     num_bytes: int = 0
+    priority: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +64,9 @@ Methods = Mapping[str, Method]
 """By path, such as `/tensorflow.serving.PredictionService/Predict`."""
 
 
-async def call_unary(method: UnaryMethod, *, payload: bytes, deadline: float | None) -> bytes:
+async def call_unary(
+    method: UnaryMethod, *, payload: bytes, deadline: float | None, priority: int = 0
+) -> bytes:
     """Parse, handle, serialize.
 
     Raises:
@@ -72,7 +78,7 @@ async def call_unary(method: UnaryMethod, *, payload: bytes, deadline: float | N
             message = parse_message(method, payload=payload)
         else:
             message = await on_thread(partial(parse_message, method, payload=payload))
-        response: Message = await method.handler(UnaryCall(message, deadline, num_bytes))
+        response: Message = await method.handler(UnaryCall(message, deadline, num_bytes, priority))
         # The exact type, since asking a message for its class is slow.
         serialized: bytes = response if type(response) is bytes else response.SerializeToString()
     except ServingError:
@@ -118,6 +124,13 @@ def status_message(error: ServingError) -> str:
     if len(encoded) <= _MAX_ERROR_BYTES:
         return encoded.decode()
     return encoded[:_MAX_ERROR_BYTES].decode("utf-8", "ignore") + _TRUNCATED
+
+
+def retry_metadata(error: ServingError) -> tuple[tuple[str, str], ...]:
+    """When to try again, in the metadata that gRPC's own retry policies obey."""
+    if error.retry_after_s is None:
+        return ()
+    return ((_RETRY_PUSHBACK, str(ceil(error.retry_after_s * _MILLIS_PER_SECOND))),)
 
 
 def _report_bug(error: Exception, *, method: Method) -> Internal:

@@ -69,6 +69,8 @@ class PredictionServicer:
                 request = decode_predict_request(call.message, deadline=call.deadline)
             else:
                 request = await _decode_on_thread(call)
+            if call.priority:
+                request = request._replace(priority=call.priority)
             response = await self._inference.predict(request)
             answer = self._predict_classes.PredictResponse()
             if count_bytes(response.outputs.values()) < LARGE_BYTES:

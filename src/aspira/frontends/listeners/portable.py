@@ -25,11 +25,13 @@ from aspira.frontends.grpc.methods import (
     call_stream,
     call_unary,
     parse_message,
+    retry_metadata,
     status_message,
 )
 from aspira.frontends.listeners.channel_arguments import channel_options
 from aspira.frontends.listeners.options import ListenerOptions
 from aspira.frontends.listeners.tls import Tls, make_ssl_context
+from aspira.frontends.priority import PRIORITY_HEADER, parse_priority
 from aspira.service.drain import RequestGate
 
 _STATUS_BY_NUMBER = tuple(sorted(grpc.StatusCode, key=lambda status: int(status.value[0])))
@@ -173,12 +175,25 @@ class _MethodTable(grpc.GenericRpcHandler):
             deadline = None if remaining_s is None else self._clock.now() + remaining_s
             try:
                 with nullcontext() if method.is_question else self._gate:
-                    return await call_unary(method, payload=payload, deadline=deadline)
+                    return await call_unary(
+                        method, payload=payload, deadline=deadline, priority=_priority_of(context)
+                    )
             except ServingError as error:
-                await context.abort(_STATUS_BY_NUMBER[error.code], status_message(error))
+                await context.abort(
+                    _STATUS_BY_NUMBER[error.code],
+                    status_message(error),
+                    trailing_metadata=retry_metadata(error),
+                )
                 raise
 
         return answer
+
+
+def _priority_of(context: Any) -> int:
+    for name, value in context.invocation_metadata():
+        if name == PRIORITY_HEADER.decode():
+            return parse_priority(value.encode())
+    return 0
 
 
 def _stream_behavior(method: StreamMethod) -> Callable[..., AsyncIterator[bytes]]:

@@ -8,6 +8,7 @@ from aspira.contracts.errors import Cancelled, ServingError
 from aspira.frontends.asgi import MAX_INFLATED_BYTES, Receive, Scope, Send, read_body
 from aspira.frontends.departures import DepartureWatch
 from aspira.frontends.offload import on_thread
+from aspira.frontends.priority import PRIORITY_HEADER, parse_priority
 from aspira.frontends.rest.handler import RestHandler, error_response
 from aspira.frontends.rest.messages import Headers, HttpRequest, HttpResponse
 from aspira.frontends.rest.options import RestOptions
@@ -52,13 +53,15 @@ class RestApplication:
 
     async def _answer(self, scope: Scope, *, path: str, receive: Receive, send: Send) -> None:
         timeout_s = self._options.timeout_s
+        body, priority = await _read_request(receive, headers=scope["headers"])
         request = HttpRequest(
             method=scope["method"],
             path=path,
             query=scope["query_string"].decode("latin-1"),
             headers=scope["headers"],
-            body=await _read_inflated(receive, headers=scope["headers"]),
+            body=body,
             deadline=self._clock.now() + timeout_s if timeout_s > 0 else None,
+            priority=priority,
         )
         waiting = self._departures.add(receive)
         try:
@@ -80,18 +83,21 @@ class RestApplication:
         await send({"type": "http.response.body", "body": response.body})
 
 
-async def _read_inflated(receive: Receive, *, headers: Headers) -> bytes:
-    content_length, is_gzip = None, False
+async def _read_request(receive: Receive, *, headers: Headers) -> tuple[bytes, int]:
+    """The body, inflated, and the priority."""
+    content_length, is_gzip, priority = None, False, 0
     for name, value in headers:
         if name == b"content-length" and value.isdigit():
             content_length = int(value)
         elif name == b"content-encoding":
             is_gzip = b"gzip" in value
+        elif name == PRIORITY_HEADER:
+            priority = parse_priority(value)
     body = await read_body(receive, max_bytes=_MAX_BODY_BYTES, content_length=content_length)
-    if not is_gzip:
-        return body
-    # Inflating releases the interpreter's lock, so on a thread it delays nobody.
-    return await on_thread(partial(inflate_body, body))
+    if is_gzip:
+        # Inflating releases the interpreter's lock, so on a thread it delays nobody.
+        body = await on_thread(partial(inflate_body, body))
+    return body, priority
 
 
 def inflate_body(body: bytes) -> bytes:

@@ -4,6 +4,7 @@ import asyncio
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass
+from math import ceil
 
 from aspira.contracts.clock import Clock
 from aspira.contracts.errors import Code, Internal, InvalidArgument, ServingError, http_status
@@ -127,7 +128,10 @@ class RestHandler:
 
 def error_response(error: ServingError) -> HttpResponse:
     """The JSON answer of an error."""
-    return HttpResponse(http_status(error.code), encode_error(error.message))
+    headers = {}
+    if error.retry_after_s is not None:
+        headers["retry-after"] = str(ceil(error.retry_after_s))
+    return HttpResponse(http_status(error.code), encode_error(error.message), headers=headers)
 
 
 def _answer_options(request: HttpRequest) -> HttpResponse:

@@ -24,6 +24,7 @@ class HttpRequest(NamedTuple):
     headers: Headers
     body: bytes
     deadline: float | None
+    priority: int = 0
 
     @property
     def target(self) -> str:

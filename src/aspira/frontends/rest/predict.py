@@ -36,7 +36,10 @@ async def answer_predict(
             decoded = await on_thread(partial(decode_inputs, body, signature=signature))
         response = await inference.predict_leased(
             PredictRequest(
-                spec._replace(signature_name=name), decoded.inputs, deadline=request.deadline
+                spec._replace(signature_name=name),
+                decoded.inputs,
+                deadline=request.deadline,
+                priority=request.priority,
             ),
             lease=lease,
         )
