@@ -140,6 +140,25 @@ def test_settings_that_agree_pass(settings: Settings) -> None:
             replace(SERVABLE, batching=BatchingOptions(num_threads=-3)),
             "--num_run_threads is -3; it cannot be less than 0",
         ),
+        (
+            replace(SERVABLE, batching=BatchingOptions(parameters_file="/b")),
+            (
+                "server_options.batching_parameters_file is set without setting "
+                "server_options.enable_batching to true."
+            ),
+        ),
+        (
+            replace(SERVABLE, batching=BatchingOptions(is_per_model=True)),
+            "--enable_per_model_batching_parameters does nothing without --enable_batching",
+        ),
+        (
+            replace(SERVABLE, batching=BatchingOptions(is_enabled=True, latency_target_s=0.1)),
+            "--latency_target_ms needs --batching=auto",
+        ),
+        (
+            replace(SERVABLE, batching=BatchingOptions(mode="auto", latency_target_s=-0.1)),
+            "--latency_target_ms cannot be less than 0",
+        ),
     ],
 )
 def test_settings_that_contradict_themselves_are_refused(settings: Settings, text: str) -> None:
