@@ -165,6 +165,6 @@ def test_a_server_does_not_start_with_parameters_that_it_cannot_read(
     server.start()
     try:
         assert server.wait() == EXIT_FAILED
+        assert "/nowhere; No such file or directory" in server.stdout()
     finally:
         server.kill()
-    assert "/nowhere; No such file or directory" in server.output()
