@@ -71,6 +71,45 @@ class BatchEnded(NamedTuple):
     run_s: float
 
 
+class GenerationStepEnded(NamedTuple):
+    """A model's token engine made one step. Times are seconds of the server's clock."""
+
+    servable_id: ServableId
+    num_tokens: int
+    num_sequences: int
+    duration_s: float
+    first_tokens_s: tuple[float, ...]
+    """From arrival to first token, of each request that got its first one."""
+
+    gaps_s: tuple[float, ...]
+    """From the token before, of each choice that got a further one."""
+
+
+class GenerationEnded(NamedTuple):
+    """A request to a token engine ended. What did not come to pass is None."""
+
+    servable_id: ServableId
+    outcome: str
+    """`stop`, `length`, or the name of an error's code."""
+
+    prompt_tokens: int
+    completion_tokens: int
+    cached_tokens: int
+    num_choices: int
+    max_tokens: int
+    queue_s: float | None
+    """From arrival to the first step that it took part in."""
+
+    prefill_s: float | None
+    """From there to the first token."""
+
+    decode_s: float | None
+    """From there to the last token."""
+
+    total_s: float
+
+
+GenerationEvent = GenerationStepEnded | GenerationEnded
 LifecycleEvent = VersionStateChanged | LoadAttemptFailed | SourceProblem | WarmupFinished
 
 
@@ -78,14 +117,15 @@ LifecycleEvent = VersionStateChanged | LoadAttemptFailed | SourceProblem | Warmu
 class EventBus:
     """Delivers each event to its subscribers at once, on the publisher's thread.
 
-    Requests and batches have lines of their own: there are very many of those events. Batches are
-    published on worker threads.
+    Requests, batches and generations have lines of their own: there are very many of those events.
+    Batches are published on worker threads, generations on the threads of token engines.
     Subscribers are added before serving starts, must be quick and must not raise.
     """
 
     _on_lifecycle: list[Callable[[LifecycleEvent], None]] = field(default_factory=list)
     _on_request: list[Callable[[RequestEnded], None]] = field(default_factory=list)
     _on_batch: list[Callable[[BatchEnded], None]] = field(default_factory=list)
+    _on_generation: list[Callable[[GenerationEvent], None]] = field(default_factory=list)
 
     def subscribe_lifecycle(self, subscriber: Callable[[LifecycleEvent], None]) -> None:
         self._on_lifecycle.append(subscriber)
@@ -95,6 +135,10 @@ class EventBus:
 
     def subscribe_batches(self, subscriber: Callable[[BatchEnded], None]) -> None:
         self._on_batch.append(subscriber)
+
+    def subscribe_generations(self, subscriber: Callable[[GenerationEvent], None]) -> None:
+        """`subscriber` is called on the threads of token engines."""
+        self._on_generation.append(subscriber)
 
     def publish(self, event: LifecycleEvent) -> None:
         for subscriber in self._on_lifecycle:
@@ -106,4 +150,8 @@ class EventBus:
 
     def publish_batch(self, event: BatchEnded) -> None:
         for subscriber in self._on_batch:
+            subscriber(event)
+
+    def publish_generation(self, event: GenerationEvent) -> None:
+        for subscriber in self._on_generation:
             subscriber(event)
