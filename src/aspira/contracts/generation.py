@@ -120,7 +120,6 @@ class GenerateRequest:
     sampling: SamplingParameters = SamplingParameters()
     stops: StopRules = StopRules()
     times: TimeLimits = TimeLimits()
-    grammar: Grammar | None = None
     cache_salt: str = ""
     """Cached prefixes are shared only between requests of equal salt."""
 

@@ -140,13 +140,6 @@ class KvBlocks:
                 del self._cached[block_id]
                 self._free.append(block_id)
 
-    def adopt(self, keys: Sequence[BlockKey]) -> list[int]:
-        """Hold as many new blocks under `keys`, whose content the caller writes next."""
-        block_ids = self.allocate(len(keys))
-        for block_id, key in zip(block_ids, keys, strict=True):
-            self.register(block_id, key=key)
-        return block_ids
-
     def check(self) -> None:
         """Check the accounting.
 

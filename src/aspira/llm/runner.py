@@ -1,10 +1,12 @@
 """What the engine asks of a decoder: run one step over a flat token axis and a paged KV cache."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
+
+from aspira.contracts.errors import Unavailable
 
 Int32s = npt.NDArray[np.int32]
 Int64s = npt.NDArray[np.int64]
@@ -42,8 +44,16 @@ class StepBatch(NamedTuple):
     """[R], indices on the token axis for which logits are wanted, in order."""
 
 
+class RunnerLost(Unavailable):
+    """The runner can make no step any more; only another one can."""
+
+
 class Runner(Protocol):
-    """One decoder and its cache. Used by one thread at a time; errors are `ServingError`."""
+    """One decoder and its cache. Used by one thread at a time; errors are `ServingError`.
+
+    `RunnerLost` has the engine make another runner. Any other error fails the sequences of the
+    step; should steps go on failing, that means the same.
+    """
 
     @property
     def block_size(self) -> int:
@@ -85,3 +95,7 @@ class Runner(Protocol):
     def close(self) -> None:
         """Free the decoder and its cache."""
         ...
+
+
+MakeRunner = Callable[[], Runner]
+"""Makes a runner with an empty cache, perhaps the second after one that was lost."""

@@ -1,7 +1,8 @@
 """From rows of logits to one token each, as each row's own parameters say."""
 
 from collections.abc import Sequence
-from typing import NamedTuple, Protocol
+from enum import Enum
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -40,42 +41,45 @@ class DrawnToken(NamedTuple):
     logprob: TokenLogprob | None = None
 
 
-class Sampler(Protocol):
-    """What the engine calls."""
+class RowFault(Enum):
+    """Why no token can be drawn from a row."""
 
-    def sample(self, logits: Logits, *, rows: Sequence[SamplingRow]) -> list[DrawnToken | None]:
-        """A token for each row; None for rows that hold no numbers, or allow no token."""
-        ...
+    NOT_NUMBERS = "The model's logits for this request are not numbers"
+    NOTHING_ALLOWED = "The grammar and the biases of this request allow no token here"
 
 
-class NumpySampler:
+Drawn = DrawnToken | RowFault
+
+
+class Sampler:
     """Greedy rows without wishes are done together; the others one by one, in a core's cache."""
 
     def __init__(self) -> None:
         bits = np.unpackbits(np.arange(256, dtype=np.uint8)[:, None], axis=1, bitorder="little")
         self._bias_of_byte = np.where(bits, np.float32(0), np.float32(-np.inf))
 
-    def sample(self, logits: Logits, *, rows: Sequence[SamplingRow]) -> list[DrawnToken | None]:
+    def sample(self, logits: Logits, *, rows: Sequence[SamplingRow]) -> list[Drawn]:
+        """A token for each row, or why there is none. `logits` are left as they are."""
         # A row's largest is NaN if any is, and not finite if nothing can be drawn from it.
         largest_at = logits.argmax(axis=1)
         is_sound = np.isfinite(logits[np.arange(len(rows)), largest_at]).tolist()
         return [
-            self._sample_row(logits[index], row=row, largest_at=largest) if sound else None
+            self._sample_row(logits[index], row=row, largest_at=largest)
+            if sound
+            else RowFault.NOT_NUMBERS
             for index, (row, largest, sound) in enumerate(
                 zip(rows, largest_at.tolist(), is_sound, strict=True)
             )
         ]
 
-    def _sample_row(
-        self, logits: LogitRow, *, row: SamplingRow, largest_at: int
-    ) -> DrawnToken | None:
+    def _sample_row(self, logits: LogitRow, *, row: SamplingRow, largest_at: int) -> Drawn:
         original = logits
         if _is_adjusted(row):
             logits = logits.copy()
             self._adjust(logits, row=row)
             largest_at = int(logits.argmax())
             if not np.isfinite(logits[largest_at]):
-                return None
+                return RowFault.NOTHING_ALLOWED
         token_id = largest_at
         if row.parameters.temperature >= GREEDY_BELOW:
             uniform = uniform_at(row.seed, position=row.position)
@@ -114,5 +118,8 @@ def _finite(logprob: float) -> float:
 
 def _is_adjusted(row: SamplingRow) -> bool:
     return bool(
-        row.history is not None or row.parameters.logit_bias or row.allowed is not None or row.banned
+        row.history is not None
+        or row.parameters.logit_bias
+        or row.allowed is not None
+        or row.banned
     )

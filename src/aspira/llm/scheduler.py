@@ -22,8 +22,8 @@ _MAX_PASSED_OVER = 4
 class Scheduler:
     """Plans steps over sequences and blocks. One thread, no clock, no tensors."""
 
-    def __init__(self, blocks: KvBlocks, *, options: EngineOptions) -> None:
-        self.blocks = blocks
+    def __init__(self, num_blocks: int, *, block_size: int, options: EngineOptions) -> None:
+        self.blocks = KvBlocks(num_blocks, block_size=block_size)
         self.num_preemptions = 0
         self.num_queried_tokens = 0
         self.num_hit_tokens = 0
@@ -64,11 +64,11 @@ class Scheduler:
         self.blocks.forget(sequence.block_ids)
         self.remove(sequence)
 
-    def restart(self, blocks: KvBlocks) -> None:
+    def restart(self, num_blocks: int) -> None:
         """Go on with an empty cache: everybody waits again, to be computed from the beginning."""
-        self.blocks = blocks
+        self.blocks = KvBlocks(num_blocks, block_size=self.blocks.block_size)
         for sequence in self.sequences:
-            sequence.keep_blocks(0, block_size=blocks.block_size)
+            sequence.keep_blocks(0, block_size=self.blocks.block_size)
             sequence.state = SequenceState.WAITING
         self._waiting = sorted(self.sequences, key=_rank)
         self._running = []
@@ -149,7 +149,8 @@ class Scheduler:
 
     def _resume_first(self) -> None:
         """While blocks are short nobody comes in, save who was preempted and is now first in rank:
-        those that run may not take the blocks it kept, it may take theirs."""
+        those that run may not take the blocks it kept, it may take theirs.
+        """
         first = next(iter(self._waiting), None)
         if first is not None and first.was_preempted and first.rank < self._running[0].rank:
             self._try_admit(first)
@@ -197,7 +198,8 @@ class Scheduler:
 
     def _find_cached(self, sequence: Sequence) -> list[int]:
         """Known blocks that go on where its own end. The last token is always computed, in a
-        block of its own: the logits are wanted, and a shared block must not be written to."""
+        block of its own: the logits are wanted, and a shared block must not be written to.
+        """
         if not self._options.prefix_cache:
             return []
         block_size = self.blocks.block_size
@@ -213,7 +215,10 @@ class Scheduler:
         num_own = len(sequence.block_ids) + len(hits) - self.blocks.num_unheld(hits)
         promised = sum(self._num_reserved(s) - len(s.block_ids) for s in self._running)
         watermark = int(self._options.watermark * self.blocks.num_blocks)
-        return self._num_reserved(sequence) - num_own + promised + watermark <= self.blocks.num_available
+        return (
+            self._num_reserved(sequence) - num_own + promised + watermark
+            <= self.blocks.num_available
+        )
 
     def _num_reserved(self, sequence: Sequence) -> int:
         """The blocks that it is expected to hold in the end, or holds already."""

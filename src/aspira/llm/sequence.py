@@ -59,7 +59,7 @@ class Sequence:
 
     @property
     def num_missing(self) -> int:
-        """Known tokens that are not computed; the last one is needed for the next token's logits."""
+        """Known tokens that are not computed; at least the last, until it has given logits."""
         return len(self.tokens) - self.num_computed
 
     @property
@@ -78,11 +78,7 @@ class Sequence:
     def waits_for_leader(self) -> bool:
         """Whether a sequence of the same prompt is about to fill blocks that this one can use."""
         leader = self.leader
-        return (
-            leader is not None
-            and not leader.is_ended
-            and not leader.is_prompt_computed
-        )
+        return leader is not None and not leader.is_ended and not leader.is_prompt_computed
 
     def extend_keys(self, num_full_blocks: int, *, block_size: int) -> list[BlockKey]:
         """The keys of the first `num_full_blocks` blocks, all of whose tokens are known."""

@@ -34,7 +34,8 @@ def uniform_at(seed: tuple[int, int], *, position: int) -> float:
 
 def draw_token(row: LogitRow, *, parameters: SamplingParameters, uniform: float) -> int:
     """The token at `uniform` of the distribution that the parameters leave. `row` is all finite
-    or minus infinity, with a finite maximum."""
+    or minus infinity, with a finite maximum.
+    """
     if not parameters.top_k and parameters.top_p >= 1.0:
         weights = _weights(row, largest=row.max(), parameters=parameters)
         return _index_at(weights, uniform=uniform)
@@ -73,9 +74,7 @@ def _choose_candidates(row: LogitRow, *, parameters: SamplingParameters) -> tupl
     return ids, weights
 
 
-def _find_nucleus(
-    row: LogitRow, *, parameters: SamplingParameters
-) -> tuple[Ids, Weights, float]:
+def _find_nucleus(row: LogitRow, *, parameters: SamplingParameters) -> tuple[Ids, Weights, float]:
     """Enough of the most likely tokens to hold top-p of the whole weight, and that weight."""
     all_weights = _weights(row, largest=row.max(), parameters=parameters)
     wanted = parameters.top_p * float(all_weights.sum(dtype=np.float64))

@@ -1,0 +1,227 @@
+"""The token engine of one model: a thread that makes steps, and streams for whoever asks.
+
+Its thread owns the runner, the cache and every sequence. Others post commands, which it runs
+between two steps, and read streams on their event loop. No stream outlives the engine: however the
+thread ends, or hangs, each one ends with an error.
+"""
+
+import asyncio
+import logging
+import threading
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+from typing import TypeVar
+
+from aspira.contracts.clock import Clock
+from aspira.contracts.errors import Internal, ServingError, Unavailable
+from aspira.contracts.generation import GenerateRequest, GenerationStatistics
+from aspira.llm.constraints import MakeConstraint
+from aspira.llm.generation import Generation
+from aspira.llm.heartbeat import Heartbeat
+from aspira.llm.inbox import Inbox
+from aspira.llm.intake import Intake
+from aspira.llm.queue_gate import QueueGate
+from aspira.llm.step_loop import StepLoop
+from aspira.llm.stream_hub import HubOutlet, StreamHub
+from aspira.llm.streams import TokenStream
+
+_logger = logging.getLogger(__name__)
+
+_LAST_STEP_S = 10.0
+"""How much longer than its drain an engine may take to end its last step."""
+
+_LOOKS_PER_TIMEOUT = 4
+
+ResultT = TypeVar("ResultT")
+
+
+class Engine:
+    """Started by `start`, ended by `close`. `submit` and `call` are for event loops."""
+
+    def __init__(
+        self,
+        steps: StepLoop,
+        *,
+        intake: Intake,
+        gate: QueueGate,
+        stall_timeout_s: float,
+        clock: Clock,
+        name: str,
+    ) -> None:
+        self._steps = steps
+        self._intake = intake
+        self._gate = gate
+        self._heartbeat = Heartbeat(clock, timeout_s=stall_timeout_s)
+        self._clock = clock
+        self._inbox = Inbox()
+        self._hubs: dict[asyncio.AbstractEventLoop, StreamHub] = {}
+        self._thread = threading.Thread(target=self._work, name=name, daemon=True)
+        self._closing_error: ServingError | None = None
+        self._drain_deadline: float | None = None
+        self._death: ServingError | None = None
+
+    @property
+    def max_context(self) -> int:
+        """The most tokens that prompt and output can have together."""
+        return self._intake.max_context
+
+    @property
+    def statistics(self) -> GenerationStatistics:
+        """The state after the last step, and the totals so far. From any thread."""
+        return replace(
+            self._steps.recorder.statistics, admission_rejections=self._gate.num_rejections
+        )
+
+    def find_problem(self) -> ServingError | None:
+        """Why the model is not ready, if it is not. Costs nothing: it asks no engine."""
+        if self._death is not None or self._closing_error is not None:
+            return self._death or self._closing_error
+        if self._heartbeat.is_stalled:
+            return Unavailable(
+                "The model hangs: there is work, and it has made no step for "
+                f"{self._heartbeat.timeout_s:g} s. Retry at another replica."
+            )
+        return None
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def submit(
+        self, request: GenerateRequest, *, make_constraint: MakeConstraint | None = None
+    ) -> TokenStream:
+        """Queue a request; its stream must be read to its end, or closed.
+
+        Raises:
+            InvalidArgument: it could never be served.
+            ResourceExhausted: the queue is full.
+            Unavailable: the model is being unloaded, or its engine has failed.
+        """
+        problem = self.find_problem()
+        if problem is not None:
+            raise problem
+        hub = self._hub()
+        stream = TokenStream(lambda: self._abort(generation, outlet=outlet))
+        outlet = HubOutlet(hub, stream)
+        generation = self._intake.make_generation(
+            request, outlet=outlet, make_constraint=make_constraint
+        )
+        self._gate.enter(len(request.prompt))
+        try:
+            self._inbox.post(partial(self._steps.accept, generation))
+        except Unavailable:
+            self._gate.leave(len(request.prompt))
+            raise
+        hub.add(stream)
+        hub.watch(self._find_hang, every_s=self._heartbeat.timeout_s / _LOOKS_PER_TIMEOUT)
+        return stream
+
+    async def call(self, function: Callable[[StepLoop], ResultT]) -> ResultT:
+        """Run `function` on the engine's thread between two steps, with all that it owns.
+
+        Raises:
+            Unavailable: the engine has ended.
+        """
+        future: asyncio.Future[ResultT] = asyncio.get_running_loop().create_future()
+        hub = self._hub()
+
+        def run() -> None:
+            try:
+                outcome: ResultT | Exception = function(self._steps)
+            except Exception as error:  # noqa: BLE001 - it is the caller's
+                outcome = error
+            hub.call(partial(_settle, future, outcome=outcome))
+
+        self._inbox.post(run)
+        return await future
+
+    def close(self, *, drain_s: float) -> None:
+        """Let what was accepted end, for so long, then end the rest. Blocks; frees the runner."""
+        self._closing_error = Unavailable("The model is being unloaded; retry the request")
+        self._inbox.try_post(partial(self._drain_until, self._clock.now() + drain_s))
+        self._thread.join(drain_s + _LAST_STEP_S)
+        if self._thread.is_alive():
+            _logger.error("%s: a step does not end; it is left behind", self._thread.name)
+            self._fail_streams(self._closing_error)
+
+    def _hub(self) -> StreamHub:
+        loop = asyncio.get_running_loop()
+        if loop not in self._hubs:
+            gone = [other for other, hub in self._hubs.items() if other.is_closed()]
+            hubs = {k: v for k, v in self._hubs.items() if k not in gone}
+            self._hubs = {**hubs, loop: StreamHub(loop)}
+        return self._hubs[loop]
+
+    def _abort(self, generation: Generation, *, outlet: HubOutlet) -> None:
+        outlet.hub.discard(outlet.stream)
+        self._inbox.try_post(partial(self._steps.abort, generation))
+
+    def _find_hang(self) -> ServingError | None:
+        return self.find_problem() if self._heartbeat.is_stalled else None
+
+    def _drain_until(self, deadline: float) -> None:
+        self._drain_deadline = deadline
+
+    def _fail_streams(self, error: ServingError) -> None:
+        for hub in self._hubs.values():
+            hub.call(partial(hub.fail_all, error))
+
+    def _work(self) -> None:
+        error: ServingError = Unavailable("The model was unloaded; retry the request")
+        try:
+            while self._turn():
+                pass
+        except ServingError as death:
+            _logger.exception("%s: the engine has ended", self._thread.name)
+            error = self._death = Unavailable(f"The model's engine has failed: {death.message}")
+        except BaseException:
+            _logger.exception("%s: the engine has a defect and has ended", self._thread.name)
+            error = self._death = Internal("The model's engine has failed; see the server's log")
+        finally:
+            self._end(error)
+
+    def _turn(self) -> bool:
+        """Commands, then a step; False when that was the last one."""
+        is_draining = self._drain_deadline is not None
+        for command in self._inbox.take(wait=not self._steps.has_work and not is_draining):
+            command()
+        if self._is_drained():
+            return False
+        if self._steps.has_work:
+            self._heartbeat.beat()
+            self._steps.step()
+        if not self._steps.has_work:
+            self._heartbeat.rest()
+        self._publish()
+        return True
+
+    def _is_drained(self) -> bool:
+        deadline = self._drain_deadline
+        return deadline is not None and (not self._steps.has_work or self._clock.now() >= deadline)
+
+    def _publish(self) -> None:
+        self._steps.update_statistics()
+        for hub in self._hubs.values():
+            hub.wake()
+
+    def _end(self, error: ServingError) -> None:
+        """Nothing gets in any more, everybody is told."""
+        self._heartbeat.rest()
+        try:
+            for command in self._inbox.close():
+                command()
+            self._steps.end_all(error)
+            self._publish()
+        finally:
+            # For streams that a defect has kept from being told.
+            self._fail_streams(error)
+            self._steps.executor.keeper.close()
+
+
+def _settle(future: asyncio.Future[ResultT], *, outcome: ResultT | Exception) -> None:
+    if future.done():
+        return
+    if isinstance(outcome, Exception):
+        future.set_exception(outcome)
+    else:
+        future.set_result(outcome)

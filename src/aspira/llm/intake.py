@@ -1,0 +1,55 @@
+"""Makes a generation of a request, or says why it can never be one."""
+
+import secrets
+from itertools import count
+
+from aspira.contracts.generation import GenerateRequest
+from aspira.llm.constraints import MakeConstraint
+from aspira.llm.generation import Generation, start_choices
+from aspira.llm.options import EngineOptions
+from aspira.llm.request_checks import check_request
+from aspira.llm.runner import Runner
+from aspira.llm.streams import StreamOutlet
+from aspira.llm.tokenizer import Tokenizer
+
+
+class Intake:
+    """What one model takes. On the event loop."""
+
+    def __init__(
+        self, runner: Runner, *, tokenizer: Tokenizer | None, options: EngineOptions
+    ) -> None:
+        self.max_context = min(runner.max_context, runner.num_blocks * runner.block_size)
+        self._vocab_size = runner.vocab_size
+        self._tokenizer = tokenizer
+        self._options = options
+        self._numbers = count()
+
+    def make_generation(
+        self,
+        request: GenerateRequest,
+        *,
+        outlet: StreamOutlet,
+        make_constraint: MakeConstraint | None,
+    ) -> Generation:
+        """A generation that could be accepted.
+
+        Raises:
+            InvalidArgument: the request can never be served.
+        """
+        max_tokens = check_request(
+            request,
+            vocab_size=self._vocab_size,
+            max_context=self.max_context,
+            max_choices=self._options.max_choices,
+        )
+        generation = Generation(request, max_tokens, outlet)
+        seed = request.sampling.seed
+        start_choices(
+            generation,
+            arrival_number=next(self._numbers),
+            seed=secrets.randbits(64) if seed is None else seed,
+            tokenizer=self._tokenizer,
+            make_constraint=make_constraint,
+        )
+        return generation

@@ -1,0 +1,74 @@
+"""Keeps a runner to work with: tells a failed step from a lost runner, and makes another one."""
+
+import contextlib
+import logging
+
+from aspira.contracts.errors import Internal, ServingError, Unavailable
+from aspira.llm.runner import Logits, MakeRunner, Runner, RunnerLost, StepBatch
+
+_logger = logging.getLogger(__name__)
+
+_MAX_FAILURES = 3
+"""Steps that may fail one after the other before the runner counts as lost."""
+
+
+class RunnerKeeper:
+    """Makes the first runner when built. Later ones only for runners that had worked before."""
+
+    def __init__(self, make_runner: MakeRunner) -> None:
+        self._make_runner = make_runner
+        self.runner = make_runner()
+        self.num_rebuilds = 0
+        self._num_failures = 0
+        self._has_worked = False
+
+    def run(self, batch: StepBatch) -> Logits:
+        """Make a step.
+
+        Raises:
+            RunnerLost: the runner is gone, or fails step after step.
+            ServingError: this step failed.
+        """
+        try:
+            logits = self.runner.run(batch)
+        except RunnerLost:
+            raise
+        except Exception as error:
+            self._num_failures += 1
+            if self._num_failures >= _MAX_FAILURES:
+                raise RunnerLost(f"{_MAX_FAILURES} steps failed in a row: {error}") from error
+            raise as_serving_error(error) from error
+        self._num_failures = 0
+        self._has_worked = True
+        return logits
+
+    def rebuild(self) -> Runner:
+        """Replace the runner.
+
+        Raises:
+            Unavailable: this one never worked, or another one could not be made.
+        """
+        self.close()
+        if not self._has_worked:
+            raise Unavailable("The model's runner failed before its first step was complete")
+        try:
+            self.runner = self._make_runner()
+        except Exception as error:
+            raise Unavailable(f"The model's runner could not be made again: {error}") from error
+        self.num_rebuilds += 1
+        self._num_failures = 0
+        self._has_worked = False
+        return self.runner
+
+    def close(self) -> None:
+        """Free the runner, in whatever state it is."""
+        with contextlib.suppress(ServingError):
+            self.runner.close()
+
+
+def as_serving_error(error: Exception) -> ServingError:
+    """The error as one of our tree; its traceback stays out of the stream that it ends."""
+    if isinstance(error, ServingError):
+        return error.with_traceback(None)
+    _logger.error("A step raised an error of its own", exc_info=error)
+    return Internal(f"{type(error).__name__}: {error}")

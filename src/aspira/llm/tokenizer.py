@@ -1,0 +1,28 @@
+"""What the engine needs to know of a model's tokens; the text side of a model implements it."""
+
+from collections.abc import Sequence
+from typing import Protocol
+
+
+class Tokenizer(Protocol):
+    """Used from several threads at once."""
+
+    @property
+    def vocab_size(self) -> int: ...
+
+    @property
+    def eos_token_ids(self) -> frozenset[int]:
+        """Tokens by which the model says that it is done."""
+        ...
+
+    def encode(self, text: str) -> list[int]:
+        """The tokens of a text, nothing added."""
+        ...
+
+    def decode(self, token_ids: Sequence[int]) -> str:
+        """The text of tokens without the special ones; U+FFFD for bytes that are no character."""
+        ...
+
+    def token_bytes(self, token_id: int) -> bytes | None:
+        """The bytes that a token stands for inside a text; None for a special token."""
+        ...
