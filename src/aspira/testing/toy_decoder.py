@@ -78,7 +78,7 @@ class ToyDecoder:
         return np.array(sampled, np.float32).reshape(len(wanted), self._vocab_size)
 
     def export_blocks(self, block_ids: Sequence[int]) -> BlockPayload:
-        payload = self._cache[list(block_ids)].reshape(len(block_ids), -1)
+        payload = self._cache[list(block_ids)].reshape(len(block_ids), 2 * self._block_size)
         return payload.view(np.uint8)
 
     def import_blocks(self, block_ids: Sequence[int], *, payload: BlockPayload) -> None:
