@@ -378,7 +378,10 @@ def test_a_constraint_restricts_each_token_and_ends_the_choice() -> None:
 @pytest.mark.parametrize(
     ("constraint", "error"),
     [
-        (Letters([]), Internal("The grammar and the biases of this request allow no token here")),
+        (
+            Letters([]),
+            InvalidArgument("The grammar and the biases of this request allow no token here"),
+        ),
         (Letters([1], error=InvalidArgument("too deep")), InvalidArgument("too deep")),
     ],
 )

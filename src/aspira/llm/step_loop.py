@@ -7,7 +7,14 @@ error, and its blocks are free at that moment.
 from collections.abc import Sequence
 
 from aspira.contracts.clock import Clock
-from aspira.contracts.errors import Cancelled, DeadlineExceeded, Internal, ServingError, Unavailable
+from aspira.contracts.errors import (
+    Cancelled,
+    DeadlineExceeded,
+    Internal,
+    InvalidArgument,
+    ServingError,
+    Unavailable,
+)
 from aspira.contracts.generation import Delta, FinishReason
 from aspira.llm.generation import Choice, ChoicesBySequence, Generation
 from aspira.llm.queue_gate import QueueGate
@@ -127,10 +134,12 @@ class StepLoop:
             self._end(generation, because=reason)
 
     def _end_faulty(self, choice: Choice, *, fault: RowFault) -> None:
-        if fault is RowFault.NOT_NUMBERS:
-            # What was computed on the way is not to be trusted either, nor what it began with.
-            self.scheduler.remove_corrupt(choice.sequence)
-            self.recorder.note_corrupted()
+        if fault is RowFault.NOTHING_ALLOWED:
+            self._end(choice.generation, because=InvalidArgument(fault.value))
+            return
+        # What was computed on the way is not to be trusted either, nor what it began with.
+        self.scheduler.remove_corrupt(choice.sequence)
+        self.recorder.note_corrupted()
         self._end(choice.generation, because=Internal(fault.value))
 
     def _end(self, generation: Generation, *, because: ServingError | FinishReason) -> None:

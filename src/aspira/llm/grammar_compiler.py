@@ -1,0 +1,160 @@
+"""Restricts output to a JSON schema or a regular expression, with llguidance.
+
+Its limits count work, not time, so a hostile grammar costs a bounded amount in the compiler and in
+each step. The time limit is for the waiting client; compiling never happens on the event loop.
+"""
+
+import asyncio
+from collections import OrderedDict
+from typing import TYPE_CHECKING
+
+import numpy as np
+import orjson
+
+from aspira.contracts.errors import FailedPrecondition, InvalidArgument
+from aspira.contracts.generation import Grammar, GrammarKind
+from aspira.llm.constraints import MakeConstraint
+from aspira.llm.sampler import PackedMask
+from aspira.llm.tokenizer import Tokenizer
+
+if TYPE_CHECKING:
+    import llguidance
+
+MAX_GRAMMAR_BYTES = 65_536
+_NUM_KEPT = 64
+"""Compiled grammars that are kept: agents send the same few with every request."""
+
+_WHITESPACE = r"[ \n\r\t]{1,16}"
+"""Between JSON's tokens. A model that is fond of it must not go on with it for ever."""
+
+_STEP_FUEL = 100_000
+"""The most work for one token's mask, about 7 ms: other streams wait for it."""
+
+
+class GrammarCompiler:
+    """For one vocabulary. Takes a moment to make; used from one event loop at a time."""
+
+    def __init__(
+        self, tokenizer: Tokenizer, *, vocab_size: int, time_limit_s: float = 10.0
+    ) -> None:
+        self._vocabulary = _make_vocabulary(tokenizer, vocab_size=vocab_size)
+        self._mask_bytes = -(-vocab_size // 8)
+        self._time_limit_s = time_limit_s
+        self._compiled: OrderedDict[Grammar, llguidance.LLMatcher] = OrderedDict()
+
+    async def compile(self, grammar: Grammar) -> MakeConstraint:
+        """What makes a constraint for each choice.
+
+        Raises:
+            InvalidArgument: the grammar is wrong, too large, or takes too long to compile.
+        """
+        matcher = self._compiled.get(grammar)
+        if matcher is None:
+            matcher = await self._compile_in_time(grammar)
+        self._keep(grammar, matcher=matcher)
+        return lambda: GrammarConstraint(matcher.deep_copy(), mask_bytes=self._mask_bytes)
+
+    async def _compile_in_time(self, grammar: Grammar) -> "llguidance.LLMatcher":
+        if len(grammar.text.encode()) > MAX_GRAMMAR_BYTES:
+            raise InvalidArgument(
+                f"The {grammar.kind.value} has more than {MAX_GRAMMAR_BYTES} bytes."
+            )
+        try:
+            async with asyncio.timeout(self._time_limit_s):
+                return await asyncio.to_thread(_compile, grammar, vocabulary=self._vocabulary)
+        except TimeoutError:
+            raise InvalidArgument(
+                f"The {grammar.kind.value} takes longer than {self._time_limit_s:g} s to compile; "
+                "make it simpler."
+            ) from None
+
+    def _keep(self, grammar: Grammar, *, matcher: "llguidance.LLMatcher") -> None:
+        self._compiled[grammar] = matcher
+        self._compiled.move_to_end(grammar)
+        if len(self._compiled) > _NUM_KEPT:
+            self._compiled.popitem(last=False)
+
+
+class GrammarConstraint:
+    """The state of one choice."""
+
+    def __init__(self, matcher: "llguidance.LLMatcher", *, mask_bytes: int) -> None:
+        self._matcher = matcher
+        self._mask_bytes = mask_bytes
+
+    def allowed(self) -> PackedMask:
+        mask = np.frombuffer(self._matcher.compute_bitmask(), np.uint8)
+        return mask[: self._mask_bytes]
+
+    def accept(self, token_id: int) -> None:
+        if not self._matcher.consume_token(token_id):
+            reason = self._matcher.get_error().splitlines()[0]
+            raise InvalidArgument(f"The output cannot go on within its grammar: {reason}")
+
+    @property
+    def is_complete(self) -> bool:
+        return self._matcher.is_stopped()
+
+
+class _Vocabulary:
+    """A tokenizer as llguidance wants it."""
+
+    bos_token_id = None
+
+    def __init__(self, tokenizer: Tokenizer, *, vocab_size: int) -> None:
+        texts = [
+            tokenizer.token_bytes(token_id) if token_id < tokenizer.vocab_size else None
+            for token_id in range(vocab_size)
+        ]
+        self.eos_token_id = min(tokenizer.eos_token_ids)
+        self.tokens = [text or b"\xff<%d>" % i for i, text in enumerate(texts)]
+        self.special_token_ids = [i for i, text in enumerate(texts) if not text]
+        self._tokenizer = tokenizer
+
+    def __call__(self, text: str) -> list[int]:
+        return self._tokenizer.encode(text)
+
+
+def _make_vocabulary(tokenizer: Tokenizer, *, vocab_size: int) -> "llguidance.LLTokenizer":
+    try:
+        import llguidance
+    except ImportError:
+        raise FailedPrecondition(
+            "Output in a grammar needs the package llguidance: install aspira[grammar]"
+        ) from None
+    if not tokenizer.eos_token_ids:
+        raise FailedPrecondition("The model has no end token, which output in a grammar needs")
+    wrapper = llguidance.TokenizerWrapper(_Vocabulary(tokenizer, vocab_size=vocab_size))
+    return llguidance.LLTokenizer(wrapper, eos_token=sorted(tokenizer.eos_token_ids))
+
+
+def _compile(grammar: Grammar, *, vocabulary: "llguidance.LLTokenizer") -> "llguidance.LLMatcher":
+    import llguidance
+
+    limits = llguidance.LLParserLimits(step_lexer_fuel=_STEP_FUEL, verbose_errors=False)
+    matcher = llguidance.LLMatcher(vocabulary, _translate(grammar), log_level=0, limits=limits)
+    if matcher.is_error():
+        raise _invalid(grammar, reason=matcher.get_error())
+    return matcher
+
+
+def _translate(grammar: Grammar) -> str:
+    """In llguidance's own format."""
+    import llguidance
+
+    if grammar.kind is GrammarKind.REGEX:
+        return llguidance.LLMatcher.grammar_from_regex(grammar.text)
+    try:
+        schema = orjson.loads(grammar.text)
+        if schema is True:
+            schema = {}
+        return llguidance.LLMatcher.grammar_from_json_schema(
+            schema, overrides={"whitespace_pattern": _WHITESPACE}
+        )
+    except (ValueError, TypeError, RecursionError) as error:
+        raise _invalid(grammar, reason=str(error)) from None
+
+
+def _invalid(grammar: Grammar, *, reason: str) -> InvalidArgument:
+    shown = " ".join(reason.split())[:300]
+    return InvalidArgument(f"The {grammar.kind.value} cannot be used: {shown}")

@@ -1,0 +1,147 @@
+"""Constrained output, through the engine, with a decoder that would say something else."""
+
+import asyncio
+import json
+import re
+
+import numpy as np
+import pytest
+
+from aspira.contracts.errors import FailedPrecondition, InvalidArgument
+from aspira.contracts.generation import FinishReason, Grammar, GrammarKind, SamplingParameters
+from aspira.testing.toy_tokenizer import ByteTokenizer
+from generation_toys import Received, SteppedEngine, make_request
+
+pytest.importorskip("llguidance")
+
+from aspira.llm.grammar_compiler import MAX_GRAMMAR_BYTES, GrammarCompiler
+
+PERSON = Grammar(
+    GrammarKind.JSON_SCHEMA,
+    json.dumps(
+        {
+            "type": "object",
+            "properties": {
+                "name": {"enum": ["Ada", "Émile"]},
+                "age": {"type": "integer", "maximum": 99},
+            },
+            "required": ["name", "age"],
+            "additionalProperties": False,
+        }
+    ),
+)
+
+
+@pytest.fixture(scope="module")
+def compiler() -> GrammarCompiler:
+    return GrammarCompiler(ByteTokenizer(), vocab_size=257)
+
+
+def regex(pattern: str) -> Grammar:
+    return Grammar(GrammarKind.REGEX, pattern)
+
+
+def schema(text: str) -> Grammar:
+    return Grammar(GrammarKind.JSON_SCHEMA, text)
+
+
+def generate(compiler: GrammarCompiler, grammar: Grammar, **changes: object) -> Received:
+    make_constraint = asyncio.run(compiler.compile(grammar))
+    engine = SteppedEngine(tokenizer=ByteTokenizer())
+    received = engine.submit(
+        make_request([1, 2, 3], **{"max_tokens": 250, **changes}), make_constraint=make_constraint
+    )
+    engine.run()
+    engine.check_idle()
+    return received
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_output_matches_the_schema(compiler: GrammarCompiler, seed: int) -> None:
+    sampling = SamplingParameters(temperature=5.0, seed=seed)
+    received = generate(compiler, PERSON, sampling=sampling, num_choices=2)
+    for choice in range(2):
+        person = json.loads(received.text(choice))
+        assert person["name"] in {"Ada", "Émile"}
+        assert person["age"] <= 99
+    assert received.finish_reason is FinishReason.STOP
+
+
+@pytest.mark.parametrize("pattern", ["[0-9]{3}-[0-9]{4}", "(yes|no)", "[a-c]{2,5}!", "é🙂"])
+def test_output_matches_the_pattern(compiler: GrammarCompiler, pattern: str) -> None:
+    received = generate(compiler, regex(pattern))
+    assert re.fullmatch(pattern, received.text())
+    assert received.finish_reason is FinishReason.STOP
+
+
+def test_what_is_cut_by_length_says_so(compiler: GrammarCompiler) -> None:
+    received = generate(compiler, regex("[a-z]{50}"), max_tokens=10)
+    assert received.finish_reason is FinishReason.LENGTH
+
+
+def test_white_space_does_not_go_on_for_ever(compiler: GrammarCompiler) -> None:
+    constraint = asyncio.run(compiler.compile(PERSON))()
+    constraint.accept(ord("{"))
+    num_spaces = 0
+    while np.unpackbits(constraint.allowed(), bitorder="little")[ord(" ")]:
+        constraint.accept(ord(" "))
+        num_spaces += 1
+    assert num_spaces == 16
+
+
+@pytest.mark.parametrize(
+    ("grammar", "message"),
+    [
+        (regex("((("), "The regex cannot be used: .*unclosed group"),
+        (regex("(?=x)y"), "look-ahead"),
+        (schema("{"), "The json_schema cannot be used"),
+        (schema('{} , "lark_grammar": "x"'), "The json_schema cannot be used"),
+        (schema("[]"), "The json_schema cannot be used"),
+        (schema('{"type": "nope"}'), "Invalid type: nope"),
+        (schema('{"not": {}}'), "Unimplemented keys"),
+        (schema('{"$ref": "http://example.com/x"}'), "does not fetch"),
+        (schema('{"a":' * 900 + "1" + "}" * 900), "The json_schema cannot be used"),
+        (regex("a" * (MAX_GRAMMAR_BYTES + 1)), f"more than {MAX_GRAMMAR_BYTES} bytes"),
+    ],
+    ids=range(10),
+)
+def test_bad_grammars_are_refused_with_the_reason(
+    compiler: GrammarCompiler, grammar: Grammar, message: str
+) -> None:
+    with pytest.raises(InvalidArgument, match=message):
+        asyncio.run(compiler.compile(grammar))
+
+
+def test_compiling_has_a_time_limit() -> None:
+    compiler = GrammarCompiler(ByteTokenizer(), vocab_size=257, time_limit_s=0)
+    with pytest.raises(InvalidArgument, match="takes longer than 0 s"):
+        asyncio.run(compiler.compile(regex("a")))
+
+
+def test_choices_do_not_share_their_state(compiler: GrammarCompiler) -> None:
+    make_constraint = asyncio.run(compiler.compile(regex("ab")))
+    first, second = make_constraint(), make_constraint()
+    first.accept(ord("a"))
+    assert second.allowed().tolist() != first.allowed().tolist()
+
+
+def test_a_token_that_does_not_fit_is_refused(compiler: GrammarCompiler) -> None:
+    constraint = asyncio.run(compiler.compile(regex("ab")))()
+    with pytest.raises(InvalidArgument, match="cannot go on within its grammar"):
+        constraint.accept(ord("x"))
+
+
+def test_logits_may_be_wider_than_the_vocabulary() -> None:
+    compiler = GrammarCompiler(ByteTokenizer(), vocab_size=320)
+    allowed = np.unpackbits(asyncio.run(compiler.compile(regex("a")))().allowed())
+    assert (len(allowed), int(allowed.sum())) == (320, 1)
+
+
+def test_a_model_without_an_end_token_is_refused() -> None:
+    class Endless(ByteTokenizer):
+        @property
+        def eos_token_ids(self) -> frozenset[int]:
+            return frozenset()
+
+    with pytest.raises(FailedPrecondition, match="no end token"):
+        GrammarCompiler(Endless(), vocab_size=257)
