@@ -16,9 +16,6 @@ Ids = npt.NDArray[np.int64]
 GREEDY_BELOW = 1e-5
 """Temperatures that divide logits out of range; the most likely token is all they leave."""
 
-_FIRST_NUCLEUS = 256
-"""Candidates among which top-p is looked for first; it is rarely wider."""
-
 _PART = 256
 """Weights that are summed together before the cumulative sum, which numpy does one by one."""
 
@@ -44,17 +41,20 @@ def draw_token(row: LogitRow, *, parameters: SamplingParameters, uniform: float)
 
 
 def largest_ids(row: LogitRow, *, count: int) -> Ids:
-    """The `count` most likely tokens, most likely first, the smaller id first among equals."""
-    if count >= len(row):
-        ids = np.arange(len(row))
+    """The `count` most likely tokens, most likely first. Equals come in any order."""
+    if count < len(row):
+        least = np.partition(row, -count)[-count]
+        ids = np.flatnonzero(row >= least)
     else:
-        ids = np.sort(np.argpartition(row, -count)[-count:])
-    return ids[np.argsort(-row[ids], kind="stable")]
+        ids = np.arange(len(row))
+    return ids[np.argsort(-row[ids])[:count]]
 
 
 def _weights(row: LogitRow, *, largest: np.float32, parameters: SamplingParameters) -> Weights:
     """Probabilities relative to the most likely token's, after temperature and min-p."""
-    weights: Weights = np.exp((row - largest) * np.float32(1.0 / parameters.temperature))
+    weights: Weights = row - largest
+    weights *= np.float32(1.0 / parameters.temperature)
+    np.exp(weights, out=weights)
     if parameters.min_p > 0:
         weights *= weights >= np.float32(parameters.min_p)
     return weights
@@ -65,7 +65,7 @@ def _choose_candidates(row: LogitRow, *, parameters: SamplingParameters) -> tupl
     if parameters.top_k:
         ids = largest_ids(row, count=parameters.top_k)
         weights = _weights(row[ids], largest=row[ids[0]], parameters=parameters)
-        wanted = parameters.top_p * float(weights.sum(dtype=np.float64))
+        wanted = parameters.top_p * float(weights.sum())
     else:
         ids, weights, wanted = _find_nucleus(row, parameters=parameters)
     if parameters.top_p < 1.0:
@@ -75,16 +75,17 @@ def _choose_candidates(row: LogitRow, *, parameters: SamplingParameters) -> tupl
 
 
 def _find_nucleus(row: LogitRow, *, parameters: SamplingParameters) -> tuple[Ids, Weights, float]:
-    """Enough of the most likely tokens to hold top-p of the whole weight, and that weight."""
-    all_weights = _weights(row, largest=row.max(), parameters=parameters)
-    wanted = parameters.top_p * float(all_weights.sum(dtype=np.float64))
-    count = _FIRST_NUCLEUS
-    while True:
-        ids = largest_ids(row, count=count)
-        weights = all_weights[ids]
-        if count >= len(row) or float(weights.sum(dtype=np.float64)) >= wanted:
-            return ids, weights, wanted
-        count *= 8
+    """The tokens among which top-p of the whole weight is, most likely first, and that weight.
+
+    Those below 1/V of what top-p leaves out cannot, all together, be part of what it leaves in.
+    So only the others have to be sorted.
+    """
+    weights = _weights(row, largest=row.max(), parameters=parameters)
+    total = float(weights.sum())
+    ids = np.flatnonzero(weights >= np.float32((1 - parameters.top_p) * total / len(row)))
+    weights = weights[ids]
+    order = np.argsort(-weights)
+    return ids[order], weights[order], parameters.top_p * total
 
 
 def _index_at(weights: Weights, *, uniform: float) -> int:
