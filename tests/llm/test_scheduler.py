@@ -191,21 +191,22 @@ def test_the_youngest_gives_up_its_tail_and_keeps_its_head() -> None:
     assert scheduler.num_preemptions == 1
 
 
-def test_who_was_preempted_comes_back_only_with_room_for_all_it_may_get() -> None:
-    scheduler, old, young = run_short()
-    for _ in range(3):
-        step(scheduler)
-        assert young.state is SequenceState.PREEMPTED
-    scheduler.remove(old)
-    assert step(scheduler) == {young: 5}
-    assert scheduler.num_preemptions == 1
-
-
-def test_nobody_overtakes_who_was_preempted() -> None:
-    scheduler, old, _young = run_short()
+def test_who_was_preempted_waits_for_all_the_room_it_may_need_and_nobody_overtakes_it() -> None:
+    scheduler = make_scheduler(6, options=replace(OPTIONS, max_step_tokens=64))
+    old, middle, young = (make_sequence(number, num_prompt=8, max_new=16) for number in range(3))
+    for sequence in (old, middle, young):
+        scheduler.add(sequence)
     step(scheduler)
+    assert step(scheduler) == {old: 1, middle: 1}
+    assert young.state is SequenceState.PREEMPTED
+    scheduler.remove(middle)
     scheduler.add(make_sequence(3, num_prompt=1, max_new=1))
-    assert set(step(scheduler)) == {old}
+    for _ in range(3):
+        assert step(scheduler) == {old: 1}
+        assert scheduler.blocks.num_available == 3
+    scheduler.remove(old)
+    assert young in step(scheduler)
+    assert scheduler.num_preemptions == 1
 
 
 def test_who_waits_anyway_gives_first() -> None:
@@ -238,6 +239,53 @@ def test_blocks_kept_by_an_older_sequence_do_not_block_the_younger_for_ever() ->
         step(scheduler)
     scheduler.remove(oldest)
     assert middle in step(scheduler)
+
+
+def test_the_younger_waits_rather_than_take_from_the_older() -> None:
+    scheduler = make_scheduler(4)
+    old, young = make_sequence(1, num_prompt=5), make_sequence(2, num_prompt=8)
+    scheduler.add(old)
+    scheduler.add(young)
+    step(scheduler)
+    assert step(scheduler) == {old: 1}
+    assert (old.was_preempted, young.was_preempted) == (False, False)
+    assert len(young.block_ids) == 2
+
+
+def test_who_kept_blocks_resumes_before_younger_ones_that_lack_them() -> None:
+    """Else the younger could take no more blocks, and the older would wait for it for ever."""
+    scheduler = make_scheduler(12, options=replace(OPTIONS, max_sequences=4, max_step_tokens=4))
+    old, next_old = make_sequence(1, num_prompt=2), make_sequence(2, num_prompt=2)
+    scheduler.add(old)
+    scheduler.add(next_old)
+    step(scheduler)
+    middle = make_sequence(3, num_prompt=20, max_new=28)
+    young = make_sequence(4, num_prompt=20, max_new=28)
+    scheduler.add(middle)
+    scheduler.add(young)
+    while not middle.was_preempted:
+        step(scheduler)
+    assert (young.state, young.block_ids) == (SequenceState.RUNNING, [])
+    assert middle.block_ids
+    scheduler.remove(old)
+    scheduler.remove(next_old)
+    assert middle in step(scheduler)
+    while len(middle.tokens) < middle.max_total_tokens:
+        assert middle in step(scheduler)
+
+
+def test_cached_blocks_that_are_to_be_used_are_not_room_for_others() -> None:
+    scheduler = make_scheduler(6, options=replace(OPTIONS, reserved_output_tokens=4))
+    gone = make_sequence(1, num_prompt=8, first=0)
+    scheduler.add(gone)
+    step(scheduler)
+    scheduler.remove(gone)
+    running = make_sequence(2, num_prompt=8)
+    scheduler.add(running)
+    step(scheduler)
+    newcomer = make_sequence(3, num_prompt=13, first=0)
+    scheduler.add(newcomer)
+    assert newcomer not in step(scheduler)
 
 
 def test_a_sibling_waits_for_the_prompt_and_shares_it() -> None:

@@ -1,6 +1,6 @@
 """An engine stepped by hand: what each step does, and that every request ends once."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -20,6 +20,7 @@ from aspira.llm.runner import Runner, RunnerLost, StepBatch
 from aspira.llm.sampler import PackedMask
 from aspira.testing.clock import JumpClock
 from aspira.testing.toy_decoder import ToyDecoder, continuation
+from aspira.testing.toy_tokenizer import ByteTokenizer
 from generation_toys import GREEDY, OPTIONS, Received, SteppedEngine, make_request
 
 PROMPT = [3, 1, 4, 1, 5]
@@ -394,6 +395,26 @@ def test_a_constraint_that_cannot_go_on_ends_its_request(
     engine.run()
     assert str(received.error) == str(error)
     assert other.error is None
+    engine.check_idle()
+
+
+class BrokenTokenizer(ByteTokenizer):
+    """Cannot decode one token."""
+
+    def decode(self, token_ids: Sequence[int]) -> str:
+        if 9 in token_ids:
+            raise ValueError("no such token")
+        return super().decode(token_ids)
+
+
+def test_a_tokenizer_that_fails_ends_its_request_only() -> None:
+    engine = SteppedEngine(tokenizer=BrokenTokenizer())
+    good = engine.submit(make_request(PROMPT))
+    bad = engine.submit(make_request(PROMPT), make_constraint=lambda: Letters([1, 9, 2]))
+    engine.run()
+    assert isinstance(bad.error, Internal)
+    assert "no such token" in bad.error.message
+    assert good.error is None
     engine.check_idle()
 
 

@@ -147,8 +147,8 @@ class Engine:
     def _hub(self) -> StreamHub:
         loop = asyncio.get_running_loop()
         if loop not in self._hubs:
-            gone = [other for other, hub in self._hubs.items() if other.is_closed()]
-            hubs = {k: v for k, v in self._hubs.items() if k not in gone}
+            # Replaced whole: the engine's thread may be going through it.
+            hubs = {other: hub for other, hub in self._hubs.items() if not hub.is_gone}
             self._hubs = {**hubs, loop: StreamHub(loop)}
         return self._hubs[loop]
 

@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 
 from aspira.contracts.generation import Delta, GenerateRequest, TimeLimits, Usage
 from aspira.llm.constraints import MakeConstraint, TokenConstraint
+from aspira.llm.failures import as_serving_error
 from aspira.llm.output import ChoiceOutput, OutputRules
 from aspira.llm.sampler import DrawnToken, SamplingRow
 from aspira.llm.sequence import Rank
@@ -40,14 +41,20 @@ class Choice:
         """Take its next token.
 
         Raises:
-            ServingError: the constraint cannot go on.
+            ServingError: its constraint cannot go on, or its tokenizer fails.
         """
         if self.history is not None:
             self.history.add(drawn.token_id)
+        try:
+            return self.output.push(drawn, is_complete=self._is_completed_by(drawn.token_id))
+        except Exception as error:
+            raise as_serving_error(error) from error
+
+    def _is_completed_by(self, token_id: int) -> bool:
         if self.constraint is None:
-            return self.output.push(drawn)
-        self.constraint.accept(drawn.token_id)
-        return self.output.push(drawn, is_complete=self.constraint.is_complete)
+            return False
+        self.constraint.accept(token_id)
+        return self.constraint.is_complete
 
 
 ChoicesBySequence = dict[TokenSequence, Choice]

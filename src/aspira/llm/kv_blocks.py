@@ -5,6 +5,7 @@ under a key. Together these are all blocks, after every call. A full block's key
 its content follows from; only full blocks have keys, so no shared block is ever written to.
 """
 
+import struct
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from hashlib import blake2b
@@ -38,7 +39,7 @@ def child_key(
     parent: bytes, *, tokens: tuple[int, ...], digest: Digest = blake2b_digest
 ) -> BlockKey:
     """The key of the block with `tokens` that follows the block of digest `parent`."""
-    data = b"".join(token.to_bytes(8, "little", signed=True) for token in tokens)
+    data = struct.pack(f"<{len(tokens)}q", *tokens)
     return BlockKey(digest(parent + data), parent, tokens)
 
 

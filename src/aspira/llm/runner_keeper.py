@@ -1,12 +1,10 @@
 """Keeps a runner to work with: tells a failed step from a lost runner, and makes another one."""
 
 import contextlib
-import logging
 
-from aspira.contracts.errors import Internal, ServingError, Unavailable
+from aspira.contracts.errors import ServingError, Unavailable
+from aspira.llm.failures import as_serving_error
 from aspira.llm.runner import Logits, MakeRunner, Runner, RunnerLost, StepBatch
-
-_logger = logging.getLogger(__name__)
 
 _MAX_FAILURES = 3
 """Steps that may fail one after the other before the runner counts as lost."""
@@ -64,11 +62,3 @@ class RunnerKeeper:
         """Free the runner, in whatever state it is."""
         with contextlib.suppress(ServingError):
             self.runner.close()
-
-
-def as_serving_error(error: Exception) -> ServingError:
-    """The error as one of our tree; its traceback stays out of the stream that it ends."""
-    if isinstance(error, ServingError):
-        return error.with_traceback(None)
-    _logger.error("A step raised an error of its own", exc_info=error)
-    return Internal(f"{type(error).__name__}: {error}")

@@ -3,8 +3,9 @@
 from collections.abc import Sequence
 
 from aspira.llm.batch import assemble_batch
+from aspira.llm.failures import as_serving_error
 from aspira.llm.runner import MakeRunner
-from aspira.llm.runner_keeper import RunnerKeeper, as_serving_error
+from aspira.llm.runner_keeper import RunnerKeeper
 from aspira.llm.sampler import Drawn, Sampler, SamplingRow
 from aspira.llm.step_plan import StepPlan
 

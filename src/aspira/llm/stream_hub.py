@@ -4,6 +4,7 @@ Waking a loop costs a system call, so the engine posts what all streams get in a
 """
 
 import asyncio
+import contextlib
 from collections import deque
 from collections.abc import Callable
 from functools import partial
@@ -38,7 +39,11 @@ class StreamHub:
         self._is_waking = False
         self._streams: set[TokenStream] = set()
         self._is_watching = False
-        self.is_gone = False
+
+    @property
+    def is_gone(self) -> bool:
+        """Whether the loop has closed."""
+        return self._loop.is_closed()
 
     def add(self, stream: TokenStream) -> HubOutlet:
         """Take a stream in. On the loop."""
@@ -61,11 +66,8 @@ class StreamHub:
 
     def call(self, function: Callable[[], None]) -> None:
         """Have `function` called on the loop. A loop that has closed has nobody left to tell."""
-        try:
+        with contextlib.suppress(RuntimeError):
             self._loop.call_soon_threadsafe(function)
-        except RuntimeError:
-            self.is_gone = True
-            self._posted.clear()
 
     def fail_all(self, error: ServingError) -> None:
         """End every stream now, whatever the engine does. On the loop."""
