@@ -3,6 +3,8 @@ import threading
 from aspira.contracts.errors import Code
 from aspira.contracts.events import (
     EventBus,
+    GenerationEvent,
+    GenerationStepEnded,
     LifecycleEvent,
     RequestEnded,
     SourceProblem,
@@ -47,6 +49,16 @@ def test_events_are_delivered_on_the_publishers_thread() -> None:
     publisher.start()
     publisher.join()
     assert threads == [publisher.ident]
+
+
+def test_generations_have_a_line_of_their_own() -> None:
+    bus = EventBus()
+    heard: list[GenerationEvent] = []
+    bus.subscribe_generations(heard.append)
+    step = GenerationStepEnded(READY.servable_id, 5, 2, 0.1, first_tokens_s=(0.5,), gaps_s=())
+    bus.publish(PROBLEM)
+    bus.publish_generation(step)
+    assert heard == [step]
 
 
 def test_a_bus_without_subscribers_takes_events() -> None:

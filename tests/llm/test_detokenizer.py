@@ -34,9 +34,9 @@ def test_broken_bytes_are_told_when_they_can_be_nothing_else() -> None:
 def test_broken_bytes_without_end_do_not_pile_up() -> None:
     detokenizer = Detokenizer(ByteTokenizer())
     pieces = [detokenizer.push(0xFF) for _ in range(500)]
-    assert sum(map(len, pieces)) == 497
     assert len(detokenizer._window) < 40
-    assert detokenizer.flush() == "\ufffd" * 3
+    assert sum(map(len, pieces)) > 450
+    assert "".join([*pieces, detokenizer.flush()]) == "\ufffd" * 500
 
 
 def test_a_leading_space_follows_the_prompt() -> None:

@@ -418,6 +418,19 @@ def test_a_tokenizer_that_fails_ends_its_request_only() -> None:
     engine.check_idle()
 
 
+def test_choices_that_end_in_one_step_end_their_request_once() -> None:
+    engine = SteppedEngine()
+    errors = iter((InvalidArgument("too deep"), None))
+    received = engine.submit(
+        make_request([1], num_choices=2),
+        make_constraint=lambda: Letters([1, 2, 3], error=next(errors)),
+    )
+    engine.run()
+    assert isinstance(received.error, InvalidArgument)
+    assert received.deltas == []
+    engine.check_idle()
+
+
 def gaps_in_steps(engine: SteppedEngine, received: Received) -> list[int]:
     """Steps between a stream's tokens, while it goes on."""
     gaps, gap, before = [], 0, len(received.tokens())

@@ -1,9 +1,10 @@
 """Turns tokens into text as they come, never half a character.
 
-A token may end inside a character, and what it decodes to may depend on the one before it (a
-leading space). So a window of tokens is decoded again with each new one, and what is added to its
-text is sent, without replacement characters at the end: the next token may complete them. The
-window starts anew behind text that is settled. What is sent adds up to the text of all tokens.
+What a token decodes to depends on those before it: it may end inside a character, have a leading
+space, or be one byte of a run that is decoded as a whole. So a window of tokens is decoded again
+with each new one, and what is added to its text is sent, without replacement characters at the
+end, which the next token may complete. The window begins where all characters were whole. What is
+sent adds up to the text of all tokens.
 """
 
 from collections.abc import Sequence
@@ -13,16 +14,16 @@ from aspira.llm.tokenizer import Tokenizer
 REPLACEMENT = "\ufffd"
 
 _CONTEXT = 4
-"""Settled tokens that a window starts with."""
+"""Tokens of the prompt that the first window begins with."""
 
 _MAX_WINDOW = 12
-"""Settled tokens that may be decoded again, before the window starts anew."""
+"""Tokens that may be decoded again, before the window begins anew at whole characters."""
 
 _MAX_BROKEN_WINDOW = 32
-"""The same where the text ends in broken characters, which might go on without end."""
+"""The same while there are no whole characters: then what came so far never becomes any."""
 
-_MAX_UNSETTLED = 3
-"""Bytes that an unfinished character has at most, each perhaps a replacement character."""
+_MAX_UNFINISHED = 3
+"""Bytes of an unfinished character, each perhaps a replacement character; tokens likewise."""
 
 
 class Detokenizer:
@@ -31,18 +32,26 @@ class Detokenizer:
     def __init__(self, tokenizer: Tokenizer, *, prompt: Sequence[int] = ()) -> None:
         self._tokenizer = tokenizer
         self._window = list(prompt[-_CONTEXT:])
-        self._num_sent = self._num_settled(self._decode())
+        self._num_whole = len(self._window)  # tokens at the last point of whole characters
+        self._num_sent = len(self._decode().rstrip(REPLACEMENT))
 
     def push(self, token_id: int) -> str:
         """The text that this token settles."""
         self._window.append(token_id)
         text = self._decode()
-        settled = self._num_settled(text)
+        settled = len(text.rstrip(REPLACEMENT))
+        is_broken = settled < len(text) and len(self._window) > _MAX_BROKEN_WINDOW
+        if is_broken:
+            settled = len(text) - _MAX_UNFINISHED
         added = text[self._num_sent : settled]
         self._num_sent = max(self._num_sent, settled)
-        num_unsettled = len(text) - settled
-        if len(self._window) > (_MAX_BROKEN_WINDOW if num_unsettled else _MAX_WINDOW):
-            self._start_anew(num_unsettled=num_unsettled)
+        if is_broken:
+            self._begin_anew(-2 * _MAX_UNFINISHED, num_unsent=_MAX_UNFINISHED)
+            self._num_whole = 0
+        elif settled == len(text):
+            if len(self._window) > _MAX_WINDOW:
+                self._begin_anew(self._num_whole, num_unsent=0)
+            self._num_whole = len(self._window)
         return added
 
     def flush(self) -> str:
@@ -51,14 +60,9 @@ class Detokenizer:
         self._num_sent += len(added)
         return added
 
-    def _start_anew(self, *, num_unsettled: int) -> None:
-        del self._window[: -_CONTEXT - num_unsettled]
-        self._num_sent = max(len(self._decode()) - num_unsettled, 0)
+    def _begin_anew(self, begin: int, *, num_unsent: int) -> None:
+        del self._window[:begin]
+        self._num_sent = max(len(self._decode()) - num_unsent, 0)
 
     def _decode(self) -> str:
         return self._tokenizer.decode(self._window) if self._window else ""
-
-    @staticmethod
-    def _num_settled(text: str) -> int:
-        num_held = len(text) - len(text.rstrip(REPLACEMENT))
-        return len(text) - min(num_held, _MAX_UNSETTLED)

@@ -94,5 +94,4 @@ class Sequence:
         dropped = self.block_ids[count:]
         del self.block_ids[count:]
         self.num_computed = min(self.num_computed, count * block_size)
-        self.num_registered = min(self.num_registered, count)
         return dropped
