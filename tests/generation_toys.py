@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from itertools import count
 
-from aspira.contracts.clock import Clock, SystemClock
+from aspira.contracts.clock import SystemClock
 from aspira.contracts.errors import ServingError
 from aspira.contracts.events import GenerationEvent
 from aspira.contracts.generation import Delta, FinishReason, GenerateRequest, SamplingParameters
@@ -18,7 +18,7 @@ from aspira.llm.generation import Generation
 from aspira.llm.intake import Intake
 from aspira.llm.options import EngineOptions
 from aspira.llm.queue_gate import QueueGate
-from aspira.llm.recorder import Recorder
+from aspira.llm.recorder import Publish, Recorder
 from aspira.llm.runner import Runner
 from aspira.llm.scheduler import Scheduler
 from aspira.llm.step_executor import StepExecutor
@@ -147,21 +147,20 @@ def running_engine(
     *,
     options: EngineOptions = OPTIONS,
     tokenizer: Tokenizer | None = None,
-    clock: Clock | None = None,
-    drain_s: float = 0.0,
+    publish: Publish = ignore,
 ) -> Iterator[Engine]:
     engine = start_engine(
         make_runner,
         servable_id=SERVABLE_ID,
         tokenizer=tokenizer,
         options=options,
-        clock=clock or SystemClock(),
-        publish=ignore,
+        clock=SystemClock(),
+        publish=publish,
     )
     try:
         yield engine
     finally:
-        engine.close(drain_s=drain_s)
+        engine.close(drain_s=0.0)
 
 
 async def collect(engine: Engine, request: GenerateRequest) -> dict[int, list[int]]:

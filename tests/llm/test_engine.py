@@ -258,6 +258,19 @@ def test_an_engine_that_cannot_go_on_ends_every_stream_and_takes_no_more(
         assert statistics.requests_accepted == sum(statistics.requests_ended.values()) == 4
 
 
+def test_a_defect_in_ending_streams_does_not_keep_them_from_their_end() -> None:
+    def publish(_: object) -> None:
+        raise ValueError("a subscriber has a defect")
+
+    async def scenario(engine: Engine) -> None:
+        requests = [collect(engine, make_request([i], max_tokens=LONG)) for i in range(3)]
+        outcomes = await asyncio.gather(*requests, return_exceptions=True)
+        assert {type(outcome) for outcome in outcomes} <= {Internal, Unavailable}
+
+    with running_engine(publish=publish) as engine:
+        asyncio.run(scenario(engine))
+
+
 def test_a_step_that_hangs_ends_streams_and_readiness_and_is_forgiven() -> None:
     gate = Gate()
 

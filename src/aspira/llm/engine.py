@@ -212,10 +212,11 @@ class Engine:
                 command()
             self._steps.end_all(error)
             self._publish()
-        finally:
-            # For streams that a defect has kept from being told.
-            self._fail_streams(error)
-            self._steps.executor.keeper.close()
+        except Exception:
+            _logger.exception("%s: not all requests ended in order", self._thread.name)
+        # For streams that a defect has kept from being told.
+        self._fail_streams(error)
+        self._steps.executor.keeper.close()
 
 
 def _settle(future: asyncio.Future[ResultT], *, outcome: ResultT | Exception) -> None:

@@ -1,10 +1,12 @@
 """Keeps a runner to work with: tells a failed step from a lost runner, and makes another one."""
 
-import contextlib
+import logging
 
-from aspira.contracts.errors import ServingError, Unavailable
+from aspira.contracts.errors import Unavailable
 from aspira.llm.failures import as_serving_error
 from aspira.llm.runner import Logits, MakeRunner, Runner, RunnerLost, StepBatch
+
+_logger = logging.getLogger(__name__)
 
 _MAX_FAILURES = 3
 """Steps that may fail one after the other before the runner counts as lost."""
@@ -60,5 +62,7 @@ class RunnerKeeper:
 
     def close(self) -> None:
         """Free the runner, in whatever state it is."""
-        with contextlib.suppress(ServingError):
+        try:
             self.runner.close()
+        except Exception:
+            _logger.exception("A runner could not be closed")
