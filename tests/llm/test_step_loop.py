@@ -343,11 +343,14 @@ def test_steps_that_go_on_failing_mean_a_lost_runner() -> None:
 
 
 class Letters:
-    """Allows a fixed sequence of tokens."""
+    """Allows a fixed sequence of tokens; cannot go on after `num_good` of them, given an error."""
 
-    def __init__(self, tokens: list[int], *, error: ServingError | None = None) -> None:
+    def __init__(
+        self, tokens: list[int], *, error: ServingError | None = None, num_good: int = 0
+    ) -> None:
         self._tokens = list(tokens)
         self._error = error
+        self._num_good = num_good
 
     def allowed(self) -> PackedMask:
         mask = np.zeros(257, bool)
@@ -355,8 +358,9 @@ class Letters:
         return np.packbits(mask, bitorder="little")
 
     def accept(self, token_id: int) -> None:
-        if self._error is not None:
+        if self._error is not None and self._num_good == 0:
             raise self._error
+        self._num_good -= 1
         assert token_id == self._tokens.pop(0)
 
     @property
@@ -423,11 +427,11 @@ def test_choices_that_end_in_one_step_end_their_request_once() -> None:
     errors = iter((InvalidArgument("too deep"), None))
     received = engine.submit(
         make_request([1], num_choices=2),
-        make_constraint=lambda: Letters([1, 2, 3], error=next(errors)),
+        make_constraint=lambda: Letters([1, 2, 3], error=next(errors), num_good=1),
     )
     engine.run()
     assert isinstance(received.error, InvalidArgument)
-    assert received.deltas == []
+    assert [delta.choice for delta in received.deltas] == [0]
     engine.check_idle()
 
 
