@@ -210,11 +210,17 @@ def test_who_was_preempted_waits_for_all_the_room_it_may_need_and_nobody_overtak
 
 
 def test_who_waits_anyway_gives_first() -> None:
-    scheduler, old, young = run_short()
+    scheduler = make_scheduler(9, options=replace(OPTIONS, max_step_tokens=64))
+    old, middle = make_sequence(1, num_prompt=8), make_sequence(2, num_prompt=8)
+    young = make_sequence(3, num_prompt=16)
+    for sequence in (old, middle, young):
+        scheduler.add(sequence)
+    kept = []
     for _ in range(6):
         step(scheduler)
+        kept.append(len(young.block_ids))
+    assert kept == [4, 3, 3, 3, 3, 1]
     assert scheduler.num_preemptions == 1
-    assert (len(old.block_ids), young.block_ids) == (4, [])
 
 
 def test_the_first_in_rank_is_never_preempted() -> None:

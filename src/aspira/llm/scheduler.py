@@ -75,13 +75,10 @@ class Scheduler:
 
     def plan(self) -> StepPlan:
         """The next step. Its rows hold the blocks they need."""
-        was_short, self._is_short = self._is_short, False
+        self._is_short = False
         self._planned = {}
         self._plan_next_tokens()
-        if self._running and (was_short or self._is_short):
-            self._resume_first()
-        else:
-            self._admit()
+        self._admit()
         self._plan_catching_up()
         return StepPlan(tuple(PlannedRow(*item) for item in self._planned.items()))
 
@@ -115,7 +112,6 @@ class Scheduler:
         if granted > 0:
             sequence.block_ids += self.blocks.allocate(granted)
         room = len(sequence.block_ids) * self.blocks.block_size - sequence.num_computed
-        self._is_short |= room < num_tokens
         if room > 0:
             self._planned[sequence] = min(num_tokens, room)
 
@@ -146,14 +142,6 @@ class Scheduler:
     def _drop_blocks(self, sequence: Sequence, *, num_kept: int) -> None:
         block_size = self.blocks.block_size
         self.blocks.release(sequence.keep_blocks(num_kept, block_size=block_size))
-
-    def _resume_first(self) -> None:
-        """While blocks are short nobody comes in, save who was preempted and is now first in rank:
-        those that run may not take the blocks it kept, it may take theirs.
-        """
-        first = next(iter(self._waiting), None)
-        if first is not None and first.was_preempted and first.rank < self._running[0].rank:
-            self._try_admit(first)
 
     def _admit(self) -> None:
         """Let waiting sequences in, the first first; one that has no room yet may be overtaken."""
@@ -210,8 +198,11 @@ class Scheduler:
     def _has_room(self, sequence: Sequence, *, hits: list[int]) -> bool:
         if not self._running:
             return True
+        # Those that run may not take the blocks that this one kept; it may take theirs.
         if sequence.was_preempted and sequence.rank < self._running[0].rank:
             return True
+        if self._is_short:
+            return False
         num_own = len(sequence.block_ids) + len(hits) - self.blocks.num_unheld(hits)
         promised = sum(self._num_reserved(s) - len(s.block_ids) for s in self._running)
         watermark = int(self._options.watermark * self.blocks.num_blocks)
