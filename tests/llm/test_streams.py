@@ -2,7 +2,7 @@ import asyncio
 
 import pytest
 
-from aspira.contracts.errors import Internal
+from aspira.contracts.errors import Internal, ResourceExhausted
 from aspira.contracts.generation import Delta, FinishReason, Usage
 from aspira.llm.streams import StreamEnd, TokenStream
 
@@ -54,6 +54,22 @@ def test_an_error_comes_after_what_was_said_and_only_once() -> None:
         with pytest.raises(Internal, match="why"):
             await anext(stream)
         assert await read(stream) == []
+
+    asyncio.run(scenario())
+
+
+def test_streams_that_end_for_one_reason_raise_errors_of_their_own() -> None:
+    async def scenario() -> None:
+        error = ResourceExhausted("full", retry_after_s=5.0)
+        caught = []
+        for stream, _ in (make_stream(), make_stream()):
+            stream.deliver(StreamEnd(error))
+            with pytest.raises(ResourceExhausted, match="full") as raised:
+                await anext(stream)
+            caught.append(raised.value)
+        assert caught[0] is not caught[1]
+        assert error.__traceback__ is None
+        assert [own.retry_after_s for own in caught] == [5.0, 5.0]
 
     asyncio.run(scenario())
 

@@ -6,6 +6,7 @@ import pytest
 from aspira.contracts.errors import InvalidArgument
 from aspira.llm.runner import StepBatch
 from aspira.testing.toy_decoder import ToyDecoder, continuation, next_token
+from runner_contract import RunnerContract
 
 
 def make_batch(tokens: list[int], *, past: int, block_ids: list[int]) -> StepBatch:
@@ -70,3 +71,7 @@ def test_blocks_can_be_copied() -> None:
     assert run(second, [9], past=5, block_ids=[7, 8]) == next_token(
         [3, 1, 4, 1, 5, 9], vocab_size=257
     )
+
+
+def test_it_does_what_every_runner_must() -> None:
+    RunnerContract(ToyDecoder(num_blocks=80)).check_all([3, 1, 4, 1, 5, 9, 2, 6, 5, 3, 5, 8])

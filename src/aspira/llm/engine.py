@@ -9,6 +9,7 @@ import asyncio
 import logging
 import threading
 from collections.abc import Callable
+from copy import copy
 from dataclasses import replace
 from functools import partial
 from typing import TypeVar
@@ -99,7 +100,7 @@ class Engine:
         """
         problem = self.find_problem()
         if problem is not None:
-            raise problem
+            raise copy(problem)
         hub = self._hub()
         stream = TokenStream(lambda: self._abort(generation, outlet=outlet))
         outlet = HubOutlet(hub, stream)

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Sequence
+from copy import copy
 from types import TracebackType
 from typing import NamedTuple, Protocol, Self
 
@@ -66,7 +67,8 @@ class TokenStream:
             return join_deltas(self._pending.pop(next(iter(self._pending))))
         end, self._end = self._end, StreamEnd()
         if end is not None and end.error is not None:
-            raise end.error
+            # One error may end many streams; each raises its own, with its own traceback.
+            raise copy(end.error)
         raise StopAsyncIteration
 
     async def __aenter__(self) -> Self:
