@@ -31,7 +31,7 @@ from aspira.llm.step_loop import StepLoop
 from aspira.llm.step_plan import share_prefill
 from aspira.llm.streams import Item
 from aspira.llm.token_history import TokenHistory
-from aspira.llm.tokenizer import Tokenizer
+from aspira.llm.vocabulary import Vocabulary
 from aspira.testing.toy_tokenizer import ByteTokenizer
 
 VOCAB_SIZE = 49_152
@@ -91,7 +91,11 @@ class Cost:
 
 
 def run_engine(
-    sampling: SamplingParameters, *, num_streams: int, tokenizer: Tokenizer | None, has_cache: bool
+    sampling: SamplingParameters,
+    *,
+    num_streams: int,
+    vocabulary: Vocabulary | None,
+    has_cache: bool,
 ) -> Cost:
     """All requests at once, random prompts, so that the prefix cache has no hit."""
     options = EngineOptions(max_step_tokens=512, prefix_cache=has_cache)
@@ -104,7 +108,7 @@ def run_engine(
         recorder=Recorder(ServableId(ModelName("m"), Version(1)), publish=lambda _: None),
         clock=clock,
     )
-    intake = Intake(executor.keeper.runner, tokenizer=tokenizer, options=options)
+    intake = Intake(executor.keeper.runner, vocabulary=vocabulary, options=options)
     rng = np.random.default_rng(1)
     for _ in range(num_streams):
         prompt = tuple(rng.integers(0, VOCAB_SIZE, NUM_TOKENS).tolist())
@@ -123,7 +127,7 @@ def run_engine(
 def report_engine() -> None:
     greedy = SamplingParameters(temperature=0.0)
     print(f"\nThe engine without its decoder, {NUM_TOKENS} tokens in and out, CPU ms a step")
-    for title, sampling, num_streams, tokenizer, has_cache in (
+    for title, sampling, num_streams, vocabulary, has_cache in (
         ("1 stream, greedy", greedy, 1, ByteTokenizer(), True),
         ("32 streams, greedy", greedy, NUM_STREAMS, ByteTokenizer(), True),
         ("32 streams, greedy, no prefix cache", greedy, NUM_STREAMS, ByteTokenizer(), False),
@@ -132,7 +136,9 @@ def report_engine() -> None:
         ("32 streams, top-p", SamplingParameters(top_p=0.9), NUM_STREAMS, ByteTokenizer(), True),
     ):
         costs = [
-            run_engine(sampling, num_streams=num_streams, tokenizer=tokenizer, has_cache=has_cache)
+            run_engine(
+                sampling, num_streams=num_streams, vocabulary=vocabulary, has_cache=has_cache
+            )
             for _ in range(ROUNDS)
         ]
         best = min(costs, key=lambda cost: cost.ms)

@@ -24,7 +24,7 @@ from aspira.llm.scheduler import Scheduler
 from aspira.llm.step_executor import StepExecutor
 from aspira.llm.step_loop import StepLoop
 from aspira.llm.streams import Item, StreamEnd
-from aspira.llm.tokenizer import Tokenizer
+from aspira.llm.vocabulary import Vocabulary
 from aspira.testing.clock import JumpClock
 from aspira.testing.toy_decoder import ToyDecoder
 
@@ -83,7 +83,7 @@ class SteppedEngine:
         make_runner: Callable[[], Runner] = ToyDecoder,
         *,
         options: EngineOptions = OPTIONS,
-        tokenizer: Tokenizer | None = None,
+        vocabulary: Vocabulary | None = None,
         clock: JumpClock | None = None,
     ) -> None:
         self.clock = clock or JumpClock()
@@ -99,7 +99,7 @@ class SteppedEngine:
             recorder=Recorder(SERVABLE_ID, publish=self.events.append),
             clock=self.clock,
         )
-        self.intake = Intake(runner, tokenizer=tokenizer, options=options)
+        self.intake = Intake(runner, vocabulary=vocabulary, options=options)
         self.generations: dict[int, Generation] = {}
 
     def submit(
@@ -146,13 +146,13 @@ def running_engine(
     make_runner: Callable[[], Runner] = ToyDecoder,
     *,
     options: EngineOptions = OPTIONS,
-    tokenizer: Tokenizer | None = None,
+    vocabulary: Vocabulary | None = None,
     publish: Publish = ignore,
 ) -> Iterator[Engine]:
     engine = start_engine(
         make_runner,
         servable_id=SERVABLE_ID,
-        tokenizer=tokenizer,
+        vocabulary=vocabulary,
         options=options,
         clock=SystemClock(),
         publish=publish,

@@ -75,7 +75,7 @@ def test_text_stops_and_finish_reasons_arrive() -> None:
         assert "".join(delta.text for delta in deltas) == text[: text.index(stop)]
         assert deltas[-1].stopped_by == stop
 
-    with running_engine(tokenizer=ByteTokenizer()) as engine:
+    with running_engine(vocabulary=ByteTokenizer()) as engine:
         asyncio.run(scenario(engine))
 
 

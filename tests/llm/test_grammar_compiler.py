@@ -47,7 +47,7 @@ def schema(text: str) -> Grammar:
 
 def generate(compiler: GrammarCompiler, grammar: Grammar, **changes: object) -> Received:
     make_constraint = asyncio.run(compiler.compile(grammar))
-    engine = SteppedEngine(tokenizer=ByteTokenizer())
+    engine = SteppedEngine(vocabulary=ByteTokenizer())
     received = engine.submit(
         make_request([1, 2, 3], **{"max_tokens": 250, **changes}), make_constraint=make_constraint
     )

@@ -412,7 +412,7 @@ class BrokenTokenizer(ByteTokenizer):
 
 
 def test_a_tokenizer_that_fails_ends_its_request_only() -> None:
-    engine = SteppedEngine(tokenizer=BrokenTokenizer())
+    engine = SteppedEngine(vocabulary=BrokenTokenizer())
     good = engine.submit(make_request(PROMPT))
     bad = engine.submit(make_request(PROMPT), make_constraint=lambda: Letters([1, 9, 2]))
     engine.run()

@@ -11,14 +11,14 @@ from aspira.llm.runner import MakeRunner
 from aspira.llm.scheduler import Scheduler
 from aspira.llm.step_executor import StepExecutor
 from aspira.llm.step_loop import StepLoop
-from aspira.llm.tokenizer import Tokenizer
+from aspira.llm.vocabulary import Vocabulary
 
 
 def start_engine(
     make_runner: MakeRunner,
     *,
     servable_id: ServableId,
-    tokenizer: Tokenizer | None,
+    vocabulary: Vocabulary | None,
     options: EngineOptions,
     clock: Clock,
     publish: Publish,
@@ -26,7 +26,7 @@ def start_engine(
     """Make the runner, which may take long, and start the engine on it.
 
     `make_runner` is called here, and again on the engine's thread if the runner is lost. Without
-    a tokenizer streams have token ids and no text. `publish` is called on the engine's thread; it
+    a vocabulary streams have token ids and no text. `publish` is called on the engine's thread; it
     must be quick and must not raise.
 
     Raises:
@@ -44,7 +44,7 @@ def start_engine(
     )
     engine = Engine(
         steps,
-        intake=Intake(runner, tokenizer=tokenizer, options=options),
+        intake=Intake(runner, vocabulary=vocabulary, options=options),
         gate=gate,
         stall_timeout_s=options.stall_timeout_s,
         clock=clock,

@@ -9,7 +9,7 @@ sent adds up to the text of all tokens.
 
 from collections.abc import Sequence
 
-from aspira.llm.tokenizer import Tokenizer
+from aspira.llm.vocabulary import Vocabulary
 
 REPLACEMENT = "\ufffd"
 
@@ -29,8 +29,8 @@ _MAX_UNFINISHED = 3
 class Detokenizer:
     """The text of one choice."""
 
-    def __init__(self, tokenizer: Tokenizer, *, prompt: Sequence[int] = ()) -> None:
-        self._tokenizer = tokenizer
+    def __init__(self, vocabulary: Vocabulary, *, prompt: Sequence[int] = ()) -> None:
+        self._vocabulary = vocabulary
         self._window = list(prompt[-_CONTEXT:])
         self._num_whole = len(self._window)  # tokens at the last point of whole characters
         self._num_sent = len(self._decode().rstrip(REPLACEMENT))
@@ -65,4 +65,4 @@ class Detokenizer:
         self._num_sent = max(len(self._decode()) - num_unsent, 0)
 
     def _decode(self) -> str:
-        return self._tokenizer.decode(self._window) if self._window else ""
+        return self._vocabulary.decode(self._window) if self._window else ""

@@ -11,7 +11,7 @@ from aspira.llm.sequence import Rank
 from aspira.llm.sequence import Sequence as TokenSequence
 from aspira.llm.streams import Item, StreamOutlet
 from aspira.llm.token_history import TokenHistory, needs_history
-from aspira.llm.tokenizer import Tokenizer
+from aspira.llm.vocabulary import Vocabulary
 
 
 @dataclass(slots=True, eq=False)
@@ -41,7 +41,7 @@ class Choice:
         """Take its next token.
 
         Raises:
-            ServingError: its constraint cannot go on, or its tokenizer fails.
+            ServingError: its constraint cannot go on, or its text cannot be decoded.
         """
         if self.history is not None:
             self.history.add(drawn.token_id)
@@ -126,12 +126,12 @@ def start_choices(
     *,
     arrival_number: int,
     seed: int,
-    tokenizer: Tokenizer | None,
+    vocabulary: Vocabulary | None,
     make_constraint: MakeConstraint | None,
 ) -> None:
     """Give a generation its choices. The first computes the prompt, the others share its blocks."""
     request = generation.request
-    rules = OutputRules(request.stops, generation.max_tokens, tokenizer)
+    rules = OutputRules(request.stops, generation.max_tokens, vocabulary)
     has_history = needs_history(request.sampling)
     leader: TokenSequence | None = None
     for index in range(request.num_choices):

@@ -15,7 +15,7 @@ from aspira.contracts.errors import FailedPrecondition, InvalidArgument
 from aspira.contracts.generation import Grammar, GrammarKind
 from aspira.llm.constraints import MakeConstraint
 from aspira.llm.sampler import PackedMask
-from aspira.llm.tokenizer import Tokenizer
+from aspira.llm.vocabulary import Vocabulary
 
 if TYPE_CHECKING:
     import llguidance
@@ -35,9 +35,9 @@ class GrammarCompiler:
     """For one vocabulary. Takes a moment to make; used from one event loop at a time."""
 
     def __init__(
-        self, tokenizer: Tokenizer, *, vocab_size: int, time_limit_s: float = 10.0
+        self, vocabulary: Vocabulary, *, vocab_size: int, time_limit_s: float = 10.0
     ) -> None:
-        self._vocabulary = _make_vocabulary(tokenizer, vocab_size=vocab_size)
+        self._token_table = _make_token_table(vocabulary, vocab_size=vocab_size)
         self._mask_bytes = -(-vocab_size // 8)
         self._time_limit_s = time_limit_s
         self._compiled: OrderedDict[Grammar, llguidance.LLMatcher] = OrderedDict()
@@ -61,7 +61,7 @@ class GrammarCompiler:
             )
         try:
             async with asyncio.timeout(self._time_limit_s):
-                return await asyncio.to_thread(_compile, grammar, vocabulary=self._vocabulary)
+                return await asyncio.to_thread(_compile, grammar, token_table=self._token_table)
         except TimeoutError:
             raise InvalidArgument(
                 f"The {grammar.kind.value} takes longer than {self._time_limit_s:g} s to compile; "
@@ -96,43 +96,43 @@ class GrammarConstraint:
         return self._matcher.is_stopped()
 
 
-class _Vocabulary:
-    """A tokenizer as llguidance wants it."""
+class _TokenTable:
+    """A vocabulary as llguidance wants it."""
 
     bos_token_id = None
 
-    def __init__(self, tokenizer: Tokenizer, *, vocab_size: int) -> None:
+    def __init__(self, vocabulary: Vocabulary, *, vocab_size: int) -> None:
         texts = [
-            tokenizer.token_bytes(token_id) if token_id < tokenizer.vocab_size else None
+            vocabulary.token_bytes(token_id) if token_id < vocabulary.vocab_size else None
             for token_id in range(vocab_size)
         ]
-        self.eos_token_id = min(tokenizer.eos_token_ids)
+        self.eos_token_id = min(vocabulary.eos_token_ids)
         self.tokens = [text or b"\xff<%d>" % i for i, text in enumerate(texts)]
         self.special_token_ids = [i for i, text in enumerate(texts) if not text]
-        self._tokenizer = tokenizer
+        self._vocabulary = vocabulary
 
     def __call__(self, text: str) -> list[int]:
-        return self._tokenizer.encode(text)
+        return self._vocabulary.encode(text)
 
 
-def _make_vocabulary(tokenizer: Tokenizer, *, vocab_size: int) -> "llguidance.LLTokenizer":
+def _make_token_table(vocabulary: Vocabulary, *, vocab_size: int) -> "llguidance.LLTokenizer":
     try:
         import llguidance
     except ImportError:
         raise FailedPrecondition(
             "Output in a grammar needs the package llguidance: install aspira[grammar]"
         ) from None
-    if not tokenizer.eos_token_ids:
+    if not vocabulary.eos_token_ids:
         raise FailedPrecondition("The model has no end token, which output in a grammar needs")
-    wrapper = llguidance.TokenizerWrapper(_Vocabulary(tokenizer, vocab_size=vocab_size))
-    return llguidance.LLTokenizer(wrapper, eos_token=sorted(tokenizer.eos_token_ids))
+    wrapper = llguidance.TokenizerWrapper(_TokenTable(vocabulary, vocab_size=vocab_size))
+    return llguidance.LLTokenizer(wrapper, eos_token=sorted(vocabulary.eos_token_ids))
 
 
-def _compile(grammar: Grammar, *, vocabulary: "llguidance.LLTokenizer") -> "llguidance.LLMatcher":
+def _compile(grammar: Grammar, *, token_table: "llguidance.LLTokenizer") -> "llguidance.LLMatcher":
     import llguidance
 
     limits = llguidance.LLParserLimits(step_lexer_fuel=_STEP_FUEL, verbose_errors=False)
-    matcher = llguidance.LLMatcher(vocabulary, _translate(grammar), log_level=0, limits=limits)
+    matcher = llguidance.LLMatcher(token_table, _translate(grammar), log_level=0, limits=limits)
     if matcher.is_error():
         raise _invalid(grammar, reason=matcher.get_error())
     return matcher

@@ -10,18 +10,18 @@ from aspira.llm.options import EngineOptions
 from aspira.llm.request_checks import check_request
 from aspira.llm.runner import Runner
 from aspira.llm.streams import StreamOutlet
-from aspira.llm.tokenizer import Tokenizer
+from aspira.llm.vocabulary import Vocabulary
 
 
 class Intake:
     """What one model takes. On the event loop."""
 
     def __init__(
-        self, runner: Runner, *, tokenizer: Tokenizer | None, options: EngineOptions
+        self, runner: Runner, *, vocabulary: Vocabulary | None, options: EngineOptions
     ) -> None:
         self.max_context = min(runner.max_context, runner.num_blocks * runner.block_size)
         self._vocab_size = runner.vocab_size
-        self._tokenizer = tokenizer
+        self._vocabulary = vocabulary
         self._options = options
         self._numbers = count()
 
@@ -49,7 +49,7 @@ class Intake:
             generation,
             arrival_number=next(self._numbers),
             seed=secrets.randbits(64) if seed is None else seed,
-            tokenizer=self._tokenizer,
+            vocabulary=self._vocabulary,
             make_constraint=make_constraint,
         )
         return generation

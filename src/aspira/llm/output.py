@@ -7,7 +7,7 @@ from aspira.contracts.generation import Delta, FinishReason, StopRules, TokenLog
 from aspira.llm.detokenizer import Detokenizer
 from aspira.llm.sampler import DrawnToken
 from aspira.llm.stops import StopMatcher
-from aspira.llm.tokenizer import Tokenizer
+from aspira.llm.vocabulary import Vocabulary
 
 
 class End(NamedTuple):
@@ -22,7 +22,7 @@ class OutputRules(NamedTuple):
 
     stops: StopRules
     max_tokens: int
-    tokenizer: Tokenizer | None
+    vocabulary: Vocabulary | None
     """None streams token ids without text; there are no end tokens and no stop strings then."""
 
 
@@ -30,12 +30,12 @@ class ChoiceOutput:
     """One pipeline, the same whether the consumer streams or not."""
 
     def __init__(self, choice: int, *, rules: OutputRules, prompt: Sequence[int]) -> None:
-        tokenizer = rules.tokenizer
+        vocabulary = rules.vocabulary
         self._choice = choice
         self._rules = rules
-        has_eos = tokenizer is not None and not rules.stops.ignore_eos
-        self._eos_ids = tokenizer.eos_token_ids if tokenizer and has_eos else frozenset()
-        self._detokenizer = Detokenizer(tokenizer, prompt=prompt) if tokenizer else None
+        has_eos = vocabulary is not None and not rules.stops.ignore_eos
+        self._eos_ids = vocabulary.eos_token_ids if vocabulary and has_eos else frozenset()
+        self._detokenizer = Detokenizer(vocabulary, prompt=prompt) if vocabulary else None
         self._stops = StopMatcher(rules.stops.strings, include=rules.stops.include_stop_string)
         self._num_tokens = 0
         self._token_ids: list[int] = []  # not sent yet

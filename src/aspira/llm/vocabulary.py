@@ -4,11 +4,13 @@ from collections.abc import Sequence
 from typing import Protocol
 
 
-class Tokenizer(Protocol):
-    """Used from several threads at once."""
+class Vocabulary(Protocol):
+    """Used from several threads at once. Ids that it does not know have no text."""
 
     @property
-    def vocab_size(self) -> int: ...
+    def vocab_size(self) -> int:
+        """Ids are below this; the model's logits may have more."""
+        ...
 
     @property
     def eos_token_ids(self) -> frozenset[int]:
@@ -16,7 +18,7 @@ class Tokenizer(Protocol):
         ...
 
     def encode(self, text: str) -> list[int]:
-        """The tokens of a text, nothing added."""
+        """The tokens of a text, nothing added. Only grammars ask for it."""
         ...
 
     def decode(self, token_ids: Sequence[int]) -> str:
