@@ -31,7 +31,6 @@ class Scheduler:
         self._waiting: list[Sequence] = []  # both by rank
         self._running: list[Sequence] = []
         self._planned: dict[Sequence, int] = {}
-        self._is_short = False
 
     @property
     def num_running(self) -> int:
@@ -75,7 +74,6 @@ class Scheduler:
 
     def plan(self) -> StepPlan:
         """The next step. Its rows hold the blocks they need."""
-        self._is_short = False
         self._planned = {}
         self._plan_next_tokens()
         self._admit()
@@ -119,7 +117,6 @@ class Scheduler:
         """Preempt until so many blocks can be had: those that wait anyway first, then the last."""
         if self.blocks.num_available >= num_wanted:
             return
-        self._is_short = True
         for donor in (*reversed(self._waiting), *reversed(self._running)):
             if donor.rank > rank and donor.block_ids:
                 self._preempt(donor, num_wanted=num_wanted)
@@ -201,8 +198,6 @@ class Scheduler:
         # Those that run may not take the blocks that this one kept; it may take theirs.
         if sequence.was_preempted and sequence.rank < self._running[0].rank:
             return True
-        if self._is_short:
-            return False
         num_own = len(sequence.block_ids) + len(hits) - self.blocks.num_unheld(hits)
         promised = sum(self._num_reserved(s) - len(s.block_ids) for s in self._running)
         watermark = int(self._options.watermark * self.blocks.num_blocks)
