@@ -136,7 +136,7 @@ def test_a_slow_reader_holds_nobody_up() -> None:
         slow = engine.submit(make_request(PROMPT, max_tokens=LONG))
         for _ in range(20):
             assert await collect(engine, make_request([9])) == {0: expected([9])}
-        await until(lambda: engine.statistics.requests_ended == {"length": 21})
+        await until(lambda: slow.is_ended)
         deltas = [delta async for delta in slow]
         assert len(deltas) == 1
         assert list(deltas[0].token_ids) == expected(PROMPT, LONG)

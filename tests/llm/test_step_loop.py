@@ -210,9 +210,17 @@ def test_time_limits_hold_in_the_stream(times: TimeLimits, message: str) -> None
     engine.check_idle()
 
 
-def test_generous_time_limits_end_nothing() -> None:
-    engine = SteppedEngine()
-    times = TimeLimits(queue_s=9, first_token_s=9, gap_s=9, total_s=9)
+@pytest.mark.parametrize(
+    "times",
+    [
+        TimeLimits(queue_s=9, first_token_s=9, gap_s=9, total_s=9),
+        TimeLimits(queue_s=0.5, first_token_s=1.5),
+    ],
+)
+def test_limits_that_were_kept_end_nothing(times: TimeLimits) -> None:
+    """The request starts at once and gets a token each second for eight seconds."""
+    clock = JumpClock()
+    engine = SteppedEngine(lambda: ToyDecoder(before_step=lambda _: clock.jump(1.0)), clock=clock)
     received = engine.submit(make_request(PROMPT, times=times))
     engine.run()
     assert received.error is None
