@@ -5,11 +5,13 @@ ought to say is worked out without any cache.
 """
 
 import random
+from collections import Counter
 from dataclasses import replace
 
 import pytest
 
 from aspira.contracts.errors import Cancelled, DeadlineExceeded
+from aspira.contracts.events import GenerationEnded, GenerationStepEnded
 from aspira.contracts.generation import GenerateRequest, TimeLimits
 from aspira.llm.options import EngineOptions
 from aspira.testing.clock import JumpClock
@@ -104,6 +106,23 @@ def test_the_fuzz_does_preempt() -> None:
     assert num_preemptions > 20
 
 
+def check_books(engine: SteppedEngine, streams: list[Received]) -> None:
+    """What the statistics and events say is what the streams got."""
+    statistics = engine.steps.recorder.statistics
+    steps = [event for event in engine.events if isinstance(event, GenerationStepEnded)]
+    ended = [event for event in engine.events if isinstance(event, GenerationEnded)]
+    told = [len(received.tokens(choice)) for received in streams for choice in range(3)]
+    assert statistics.requests_accepted == len(ended) == len(streams)
+    assert statistics.requests_ended == Counter(event.outcome for event in ended)
+    assert statistics.generation_tokens == sum(told)
+    assert sum(event.completion_tokens for event in ended) == sum(told)
+    assert statistics.num_steps == len(steps)
+    num_with_token = sum(any(map(received.tokens, range(3))) for received in streams)
+    assert sum(len(step.first_tokens_s) for step in steps) == num_with_token
+    assert sum(event.prefill_s is not None for event in ended) == num_with_token
+    assert sum(len(step.gaps_s) for step in steps) == sum(told) - sum(map(bool, told))
+
+
 @pytest.mark.parametrize("seed", range(4))
 def test_aborts_disconnects_and_deadlines_leave_nothing_behind(seed: int) -> None:
     """500 requests each, nearly all of which end too soon, at any moment."""
@@ -137,7 +156,7 @@ def test_aborts_disconnects_and_deadlines_leave_nothing_behind(seed: int) -> Non
     for request, received in asked:
         check_said(request, received)
     engine.check_idle()
-    assert engine.steps.recorder.statistics.requests_accepted == 500
+    check_books(engine, [received for _, received in asked])
     last = engine.submit(make_request([1, 2, 3]))
     engine.run()
     assert last.tokens() == continuation([1, 2, 3], num_tokens=8, vocab_size=VOCAB_SIZE)

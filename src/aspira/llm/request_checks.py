@@ -1,7 +1,7 @@
 """Refuses requests that no engine could serve, before anything is queued for them."""
 
 import math
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 from aspira.contracts.errors import InvalidArgument
 from aspira.contracts.generation import (
@@ -70,7 +70,7 @@ def _check_sampling(sampling: SamplingParameters, *, vocab_size: int) -> None:
             *(("logit_bias", bias, -100.0, 100.0) for _, bias in sampling.logit_bias),
         )
     )
-    _check_tokens((t for t, _ in sampling.logit_bias), name="logit_bias", vocab_size=vocab_size)
+    _check_tokens([t for t, _ in sampling.logit_bias], name="logit_bias", vocab_size=vocab_size)
 
 
 def _check_stops(stops: StopRules, *, vocab_size: int, max_tokens: int) -> None:
@@ -108,8 +108,9 @@ def _check_ranges(ranges: Iterable[Range]) -> None:
             raise InvalidArgument(f"{name} must be at least {low:g}{upper}, not {value}.")
 
 
-def _check_tokens(token_ids: Iterable[int], *, name: str, vocab_size: int) -> None:
-    for token_id in token_ids:
+def _check_tokens(token_ids: Collection[int], *, name: str, vocab_size: int) -> None:
+    # Prompts are long and this runs on the event loop: no loop of our own.
+    for token_id in (min(token_ids, default=0), max(token_ids, default=0)):
         if not 0 <= token_id < vocab_size:
             raise InvalidArgument(
                 f"{name} has the token {token_id}; the model's tokens are 0 to {vocab_size - 1}."

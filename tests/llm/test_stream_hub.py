@@ -1,0 +1,86 @@
+import asyncio
+from unittest.mock import patch
+
+from aspira.contracts.errors import Internal, ServingError
+from aspira.contracts.generation import Delta
+from aspira.llm.stream_hub import HubOutlet, StreamHub
+from aspira.llm.streams import StreamEnd, TokenStream
+
+
+def open_streams(hub: StreamHub, count: int) -> list[HubOutlet]:
+    outlets = []
+    for _ in range(count):
+        stream = TokenStream(lambda: None)
+        hub.add(stream)
+        outlets.append(HubOutlet(hub, stream))
+    return outlets
+
+
+async def read(outlet: HubOutlet) -> list[Delta]:
+    return [delta async for delta in outlet.stream]
+
+
+def test_a_step_wakes_the_loop_once_for_all_streams() -> None:
+    async def scenario() -> None:
+        loop = asyncio.get_running_loop()
+        hub = StreamHub(loop)
+        outlets = open_streams(hub, 32)
+        with patch.object(
+            loop, "call_soon_threadsafe", side_effect=loop.call_soon_threadsafe
+        ) as wake:
+            hub.wake()
+            for outlet in outlets:
+                outlet.send(Delta(0, "a", (1,)))
+                outlet.send(StreamEnd())
+                hub.wake()
+            assert wake.call_count == 1
+        for outlet in outlets:
+            assert await read(outlet) == [Delta(0, "a", (1,))]
+
+    asyncio.run(scenario())
+
+
+def test_streams_that_ended_are_not_failed() -> None:
+    async def scenario() -> None:
+        hub = StreamHub(asyncio.get_running_loop())
+        ended, going_on = open_streams(hub, 2)
+        ended.send(Delta(0, "a", (1,)))
+        ended.send(StreamEnd())
+        hub.fail_all(Internal("why"))
+        assert await read(ended) == [Delta(0, "a", (1,))]
+        results = await asyncio.gather(read(going_on), return_exceptions=True)
+        assert [str(result) for result in results] == ["INTERNAL: why"]
+
+    asyncio.run(scenario())
+
+
+def test_the_watch_goes_on_while_there_are_streams() -> None:
+    looks: list[str] = []
+
+    async def scenario() -> None:
+        hub = StreamHub(asyncio.get_running_loop())
+        (outlet,) = open_streams(hub, 1)
+
+        def find_problem() -> ServingError | None:
+            looks.append("look")
+            return Internal("why") if len(looks) == 3 else None
+
+        hub.watch(find_problem, every_s=0.001)
+        hub.watch(find_problem, every_s=0.001)
+        results = await asyncio.gather(read(outlet), return_exceptions=True)
+        assert [str(result) for result in results] == ["INTERNAL: why"]
+        await asyncio.sleep(0.01)
+
+    asyncio.run(scenario())
+    assert len(looks) == 3
+
+
+def test_a_closed_loop_is_gone_and_waking_it_is_harmless() -> None:
+    async def scenario() -> tuple[StreamHub, HubOutlet]:
+        hub = StreamHub(asyncio.get_running_loop())
+        return hub, open_streams(hub, 1)[0]
+
+    hub, outlet = asyncio.run(scenario())
+    outlet.send(Delta(0, "a", (1,)))
+    hub.wake()
+    assert outlet.is_gone
