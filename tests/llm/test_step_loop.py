@@ -11,6 +11,7 @@ from aspira.contracts.errors import (
     DeadlineExceeded,
     Internal,
     InvalidArgument,
+    ResourceExhausted,
     ServingError,
     Unavailable,
 )
@@ -226,18 +227,66 @@ def test_limits_that_were_kept_end_nothing(times: TimeLimits) -> None:
     assert received.error is None
 
 
-def test_a_failed_step_fails_its_sequences_and_no_others() -> None:
-    engine = SteppedEngine(
-        lambda: ToyDecoder(before_step=fail_at(2, ValueError("bad step"))),
-        options=replace(OPTIONS, max_sequences=2),
-    )
-    streams = [engine.submit(make_request([i])) for i in range(4)]
+def test_a_step_that_fails_once_costs_nobody_anything() -> None:
+    engine = SteppedEngine(lambda: ToyDecoder(before_step=fail_at(2, ValueError("bad step"))))
+    streams = [engine.submit(make_request([i], num_choices=2)) for i in range(4)]
     engine.run()
-    errors = [received.error for received in streams]
-    assert [type(error) for error in errors] == [Internal, Internal, type(None), type(None)]
-    assert "bad step" in str(errors[0])
-    assert streams[2].tokens() == expected([2])
+    for i, received in enumerate(streams):
+        assert received.error is None
+        assert received.tokens(0) == received.tokens(1) == expected([i])
     engine.check_idle()
+
+
+@pytest.mark.parametrize("num_choices", [1, 2])
+def test_a_request_that_makes_steps_fail_fails_alone(num_choices: int) -> None:
+    def fail_on_poison(batch: StepBatch) -> None:
+        if 99 in batch.tokens:
+            raise ValueError("poison")
+
+    engine = SteppedEngine(lambda: ToyDecoder(before_step=fail_on_poison))
+    good = engine.submit(make_request(PROMPT))
+    bad = engine.submit(make_request([1, 99], num_choices=num_choices))
+    also_good = engine.submit(make_request([9]))
+    engine.run()
+    assert isinstance(bad.error, Internal)
+    assert "poison" in bad.error.message
+    assert good.tokens() == expected(PROMPT)
+    assert also_good.tokens() == expected([9])
+    engine.check_idle()
+    assert engine.steps.recorder.statistics.num_runner_rebuilds == 0
+
+
+def test_a_runner_lost_while_a_step_is_made_again_is_replaced() -> None:
+    num_steps = 0
+
+    def fail(_: StepBatch) -> None:
+        nonlocal num_steps
+        num_steps += 1
+        if num_steps == 2:
+            raise ValueError("bad step")
+        if num_steps == 4:
+            raise RunnerLost("the process died")
+
+    engine = SteppedEngine(lambda: ToyDecoder(before_step=fail))
+    streams = [engine.submit(make_request([i])) for i in range(3)]
+    engine.run()
+    assert {type(received.error) for received in streams} == {Unavailable}
+    engine.check_idle()
+
+
+def test_the_pace_of_steps_tells_when_a_full_queue_will_have_room() -> None:
+    clock = JumpClock()
+    engine = SteppedEngine(
+        lambda: ToyDecoder(before_step=lambda _: clock.jump(1.0)),
+        options=replace(OPTIONS, max_queued_requests=1),
+        clock=clock,
+    )
+    engine.submit(make_request([1]))
+    engine.run()
+    engine.submit(make_request([1] * 100))
+    with pytest.raises(ResourceExhausted) as caught:
+        engine.submit(make_request([1]))
+    assert caught.value.retry_after_s == pytest.approx(50.0)
 
 
 def test_logits_that_are_no_numbers_fail_their_request_only() -> None:
@@ -407,6 +456,23 @@ def test_a_constraint_that_cannot_go_on_ends_its_request(
     engine.run()
     assert str(received.error) == str(error)
     assert other.error is None
+    engine.check_idle()
+
+
+class Defective(Letters):
+    """Fails when it is asked."""
+
+    def allowed(self) -> PackedMask:
+        raise ValueError("no mask")
+
+
+def test_a_constraint_with_a_defect_ends_its_request_only() -> None:
+    engine = SteppedEngine()
+    bad = engine.submit(make_request([1]), make_constraint=lambda: Defective([1]))
+    good = engine.submit(make_request(PROMPT))
+    engine.run()
+    assert str(bad.error) == "INTERNAL: ValueError: no mask"
+    assert good.tokens() == expected(PROMPT)
     engine.check_idle()
 
 

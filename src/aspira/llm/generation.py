@@ -27,14 +27,22 @@ class Choice:
     last_token_at: float | None = None
 
     def sampling_row(self) -> SamplingRow:
-        """How its next token is to be drawn."""
+        """How its next token is to be drawn.
+
+        Raises:
+            ServingError: its constraint cannot tell.
+        """
+        try:
+            allowed = self.constraint.allowed() if self.constraint else None
+        except Exception as error:
+            raise as_serving_error(error) from error
         return SamplingRow(
             self.generation.request.sampling,
             self.seed,
             self.sequence.num_drawn,
             self.history,
             self.output.banned,
-            self.constraint.allowed() if self.constraint else None,
+            allowed,
         )
 
     def push(self, drawn: DrawnToken) -> Delta | None:

@@ -85,17 +85,35 @@ class StepLoop:
             if self._generations:
                 raise Internal("Requests are waiting and none of them can run")
             return
-        sampled = [self._choices[row.sequence] for row in plan.rows if row.is_sampled]
         self._note_started(plan, now=began)
         try:
-            drawn = self.executor.execute(plan, rows=[choice.sampling_row() for choice in sampled])
+            self._carry_out(plan)
         except RunnerLost as error:
             self._replace_runner(plan, error=error)
+        self._note_step(plan, duration_s=self._clock.now() - began)
+
+    def _carry_out(self, plan: StepPlan) -> None:
+        sampled = [self._choices[row.sequence] for row in plan.rows if row.is_sampled]
+        try:
+            drawn = self.executor.execute(plan, rows=[choice.sampling_row() for choice in sampled])
+        except RunnerLost:
+            raise
         except ServingError as error:
-            self._end_those_in(plan, error=error)
+            self._find_fault(plan, error=error)
         else:
             self._commit(plan, sampled=sampled, drawn=drawn)
-        self._note_step(plan, duration_s=self._clock.now() - began)
+
+    def _find_fault(self, plan: StepPlan, *, error: ServingError) -> None:
+        """Carry a plan that failed out again, one sequence at a time; who fails alone has ended.
+
+        Once more does no harm: a step writes to no block that others know.
+        """
+        if len(plan.rows) == 1:
+            self._end_those_in(plan, error=error)
+            return
+        for row in plan.rows:
+            if not row.sequence.is_ended:
+                self._carry_out(StepPlan((row,)))
 
     def _commit(self, plan: StepPlan, *, sampled: Sequence[Choice], drawn: list[Drawn]) -> None:
         now = self._clock.now()
