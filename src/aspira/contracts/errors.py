@@ -106,16 +106,9 @@ class PermissionDenied(ServingError):
 
 
 class ResourceExhausted(ServingError):
-    """A bound was reached: message size, queue, memory.
-
-    `retry_after_s` estimates when there will be room again, where that can be told.
-    """
+    """A bound was reached: message size, queue, memory."""
 
     code = Code.RESOURCE_EXHAUSTED
-
-    def __init__(self, message: str, *, retry_after_s: float | None = None) -> None:
-        super().__init__(message)
-        self.retry_after_s = retry_after_s
 
 
 class FailedPrecondition(ServingError):
