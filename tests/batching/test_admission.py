@@ -1,6 +1,6 @@
 import pytest
 
-from aspira.batching.admission import Admission, QueueLoad
+from aspira.batching.admission import Admission, DrainRate, QueueLoad
 from aspira.batching.options import BatchingMode, BatchingOptions, BatchingParameters
 from aspira.contracts.errors import ResourceExhausted, ServingError, Unavailable
 
@@ -80,7 +80,7 @@ def test_what_would_be_answered_too_late_is_refused_at_once_with_a_hint() -> Non
     admission = Admission(BatchingOptions(), parameters=None)
     load = EMPTY._replace(num_requests=100, num_rows=100, seconds_per_row=0.01)
     assert check(admission, load, remaining_s=None) is None
-    assert check(admission, load, remaining_s=0.9) is None
+    assert check(admission, load, remaining_s=1.5) is None
     error = check(admission, load, remaining_s=0.5)
     assert isinstance(error, ResourceExhausted)
     assert error.message == (
@@ -114,3 +114,17 @@ def test_a_burst_passes_and_a_standing_queue_does_not() -> None:
 def test_without_a_target_a_queue_may_stand() -> None:
     assert not Queue(0.0).is_refused(5.0, now=1.0)
     assert not Queue(0.0).is_refused(5.0, now=9.0)
+
+
+def test_the_rate_is_that_of_batches_which_end_while_others_wait() -> None:
+    rate = DrainRate()
+    assert rate.seconds_per_row == 0.0
+    for number in range(10):
+        rate.observe(4, now=100.0 + number * 0.02, is_any_waiting=True)
+    assert rate.seconds_per_row == pytest.approx(0.005)
+    rate.observe(4, now=101.0, is_any_waiting=False)
+    rate.observe(4, now=500.0, is_any_waiting=True)
+    assert rate.seconds_per_row == pytest.approx(0.005), "idle time says nothing"
+    for number in range(100):
+        rate.observe(1, now=500.0 + number * 0.02, is_any_waiting=True)
+    assert rate.seconds_per_row == pytest.approx(0.02, rel=0.05)

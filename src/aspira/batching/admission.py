@@ -12,8 +12,10 @@ from aspira.batching.options import BatchingOptions, BatchingParameters
 from aspira.contracts.errors import ResourceExhausted, ServingError, Unavailable
 
 _STANDING_S = 0.1
-# An estimate that is somewhat wrong must not refuse what could have been answered.
-_BENEFIT_OF_DOUBT = 0.8
+# The part of its time that a request may wait: the rest is for its run, and for estimates that are
+# somewhat wrong.
+_MAX_WAIT_PART = 0.7
+_FORGETTING = 0.95
 _MIN_RETRY_S = 0.05
 
 
@@ -35,6 +37,30 @@ class QueueLoad(NamedTuple):
     def wait_s(self) -> float:
         """How long a request that comes now will wait."""
         return self.num_rows * self.seconds_per_row
+
+
+class DrainRate:
+    """How fast the queue moves, seen from where batches end, while there is a queue.
+
+    Unlike the time of a run it counts all that comes between runs, and that threads share CPUs.
+    """
+
+    def __init__(self) -> None:
+        self._rows = 0.0
+        self._seconds = 0.0
+        self._last_end_s: float | None = None
+
+    @property
+    def seconds_per_row(self) -> float:
+        """0 if it is not known."""
+        return self._seconds / self._rows if self._rows else 0.0
+
+    def observe(self, num_rows: int, *, now: float, is_any_waiting: bool) -> None:
+        """A batch has ended; whether there are requests that wait."""
+        if is_any_waiting and self._last_end_s is not None:
+            self._rows = self._rows * _FORGETTING + num_rows
+            self._seconds = self._seconds * _FORGETTING + now - self._last_end_s
+        self._last_end_s = now if is_any_waiting else None
 
 
 class Admission:
@@ -72,7 +98,7 @@ class Admission:
                 f"{self._max_bytes} may (--max_queued_bytes)",
                 load=load,
             )
-        if remaining_s is not None and load.wait_s * _BENEFIT_OF_DOUBT > remaining_s:
+        if remaining_s is not None and load.wait_s > remaining_s * _MAX_WAIT_PART:
             raise _too_busy(
                 f"It would take about {load.wait_s:.3g} s to get to this request, and its deadline "
                 f"is in {remaining_s:.3g} s",

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from queue import Empty, SimpleQueue
 from typing import NamedTuple
 
-from aspira.batching.admission import Admission, QueueLoad
+from aspira.batching.admission import Admission, DrainRate, QueueLoad
 from aspira.batching.batch_limit import BatchLimit
 from aspira.batching.context import BatchingContext
 from aspira.batching.cost_model import CostModel, RunCost
@@ -67,6 +67,7 @@ class Scheduler:
             target_s=options.latency_target_s if options.is_learned else 0.0,
         )
         self._queue.rows_limit = self._limit.rows
+        self._drain_rate = DrainRate()
         self._admission = Admission(options, parameters=parameters)
         self._num_free_rows = (
             min(_FEW_REQUESTS, options.max_queued_requests)
@@ -137,7 +138,7 @@ class Scheduler:
             num_rows=queue.num_rows,
             num_bytes=queue.num_bytes,
             oldest_s=now - oldest if oldest is not None else 0.0,
-            seconds_per_row=self._cost_model.seconds_per_row / self._num_threads,
+            seconds_per_row=self._drain_rate.seconds_per_row,
         )
         self._admission.check(
             load,
@@ -258,12 +259,13 @@ class Scheduler:
     def _run(self, batch: Batch) -> None:
         started_s = self._clock.now()
         execution = self._runner.execute(batch)
-        run_s = self._clock.now() - started_s
+        ended_s = self._clock.now()
+        run_s = ended_s - started_s
         self._completions.post([(work.future, result) for work, result in execution.outcomes])
         if execution.rest:
             self._put_back(execution.rest)
         if not execution.is_failed:
-            self._learn(execution.padded_rows, run_s=run_s)
+            self._learn(execution.padded_rows, run_s=run_s, now=ended_s)
         if self._is_merging:
             self._events.publish_batch(
                 BatchEnded(
@@ -282,8 +284,10 @@ class Scheduler:
             self._queue.put_back(pieces)
             self._rouse(is_urgent=True)
 
-    def _learn(self, num_rows: int, *, run_s: float) -> None:
+    def _learn(self, num_rows: int, *, run_s: float, now: float) -> None:
         with self._lock:
+            is_any_waiting = self._queue.num_requests > 0
+            self._drain_rate.observe(num_rows, now=now, is_any_waiting=is_any_waiting)
             self._cost_model.observe(num_rows, run_s=run_s)
             self._limit.observe(num_rows, run_s=run_s)
             self._queue.rows_limit = self._limit.rows
