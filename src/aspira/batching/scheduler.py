@@ -265,7 +265,7 @@ class Scheduler:
         if execution.rest:
             self._put_back(execution.rest)
         if not execution.is_failed:
-            self._learn(execution.padded_rows, run_s=run_s, now=ended_s)
+            self._learn(batch, padded_rows=execution.padded_rows, run_s=run_s, now=ended_s)
         if self._is_merging:
             self._events.publish_batch(
                 BatchEnded(
@@ -284,12 +284,12 @@ class Scheduler:
             self._queue.put_back(pieces)
             self._rouse(is_urgent=True)
 
-    def _learn(self, num_rows: int, *, run_s: float, now: float) -> None:
+    def _learn(self, batch: Batch, *, padded_rows: int, run_s: float, now: float) -> None:
         with self._lock:
             is_any_waiting = self._queue.num_requests > 0
-            self._drain_rate.observe(num_rows, now=now, is_any_waiting=is_any_waiting)
-            self._cost_model.observe(num_rows, run_s=run_s)
-            self._limit.observe(num_rows, run_s=run_s)
+            self._drain_rate.observe(batch.num_rows, now=now, is_any_waiting=is_any_waiting)
+            self._cost_model.observe(padded_rows, run_s=run_s)
+            self._limit.observe(padded_rows, run_s=run_s)
             self._queue.rows_limit = self._limit.rows
 
 
