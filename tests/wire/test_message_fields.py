@@ -1,7 +1,7 @@
 import pytest
 from google.protobuf import descriptor_pool
 
-from aspira.wire.message_fields import MessageField, make_message
+from aspira.wire.message_fields import MessageField, make_message, make_message_classes
 from aspira.wire.text_format import parse_text
 
 MESSAGES = {
@@ -35,3 +35,11 @@ def test_each_call_makes_a_message_of_its_own() -> None:
     second = make_message("Outer", messages=MESSAGES)
     first.flag = True
     assert second.flag is False
+
+
+def test_all_classes_of_a_file_go_together_in_the_package_that_is_named() -> None:
+    classes = make_message_classes("file", messages=MESSAGES, package="other")
+    assert list(classes) == ["Inner", "Outer"]
+    outer = classes["Outer"](inner=classes["Inner"](text="a"))
+    assert outer.DESCRIPTOR.full_name == "other.Outer"
+    assert outer.SerializeToString() == b"\x0a\x03\x1a\x01a"
