@@ -32,7 +32,9 @@ def test_help_lists_the_commands(arguments: list[str], capsys: pytest.CaptureFix
     assert main.run(arguments) == 0
     printed = capsys.readouterr()
     assert "usage: aspira COMMAND" in printed.out
-    assert all(f"\n  {command} " in printed.out for command in ("serve", "demo", "version"))
+    assert all(
+        f"\n  {command} " in printed.out for command in ("serve", "demo", "warmup", "version")
+    )
     assert printed.err == ""
 
 

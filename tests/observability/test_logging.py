@@ -9,6 +9,8 @@ from aspira.contracts.events import (
     EventBus,
     LifecycleEvent,
     LoadAttemptFailed,
+    RecordingEnded,
+    RecordingStarted,
     RequestEnded,
     SourceProblem,
     VersionStateChanged,
@@ -97,6 +99,17 @@ def test_every_state_has_a_text(state: VersionState) -> None:
                 "I aspira/warmup] Finished reading warmup data for model at /models/m/1. "
                 "Number of warmup records read: 7. Elapsed time (microseconds): 250000."
             ),
+        ),
+        (
+            RecordingStarted("m", num_records=100, timeout_s=60.0),
+            (
+                "I aspira/warmup] Recording requests of model m, with all that they hold, for "
+                "whoever asked at the admin port: at most 100 in 60 s"
+            ),
+        ),
+        (
+            RecordingEnded("m", num_records=3),
+            "I aspira/warmup] Recorded 3 requests of model m",
         ),
     ],
 )

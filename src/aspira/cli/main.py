@@ -19,6 +19,8 @@ usage: aspira COMMAND [--flag=value ...]
 Commands:
   serve     serve models: aspira serve --model_name=NAME --model_base_path=/DIR
   demo      make two small models and serve them
+  warmup    record what a model is asked, as warm-up of its next version:
+            aspira warmup record --admin=http://HOST:PORT --model=NAME
   version   print versions
 
 `aspira serve --help` lists the flags.
@@ -40,6 +42,10 @@ def run(arguments: list[str]) -> int:
             from aspira.cli.demo import serve_demo
 
             return serve_demo(rest)
+        case "warmup":
+            from aspira.cli.warmup import run_warmup
+
+            return run_warmup(rest)
         case "version" | "--version":
             print(version_text())
             return 0

@@ -43,6 +43,23 @@ class WarmupFinished:
     duration_s: float
 
 
+@dataclass(frozen=True, slots=True)
+class RecordingStarted:
+    """Requests to a model, with all they hold, are kept from now on, to be handed out."""
+
+    model_name: str
+    num_records: int
+    timeout_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class RecordingEnded:
+    """No more are kept."""
+
+    model_name: str
+    num_records: int
+
+
 class RequestEnded(NamedTuple):
     """A request got its one answer. `version` is None where none was chosen.
 
@@ -110,7 +127,14 @@ class GenerationEnded(NamedTuple):
 
 
 GenerationEvent = GenerationStepEnded | GenerationEnded
-LifecycleEvent = VersionStateChanged | LoadAttemptFailed | SourceProblem | WarmupFinished
+LifecycleEvent = (
+    VersionStateChanged
+    | LoadAttemptFailed
+    | SourceProblem
+    | WarmupFinished
+    | RecordingStarted
+    | RecordingEnded
+)
 
 
 @dataclass(slots=True)

@@ -15,6 +15,8 @@ from typing import TextIO
 from aspira.contracts.events import (
     LifecycleEvent,
     LoadAttemptFailed,
+    RecordingEnded,
+    RecordingStarted,
     SourceProblem,
     VersionStateChanged,
     WarmupFinished,
@@ -76,6 +78,8 @@ def _describe(event: LifecycleEvent) -> _Line:
             return _describe_source(event)
         case WarmupFinished():
             return _Line("I", "warmup", _warmup_text(event))
+        case RecordingStarted() | RecordingEnded():
+            return _Line("I", "warmup", _recording_text(event))
 
 
 def _describe_state(event: VersionStateChanged) -> _Line:
@@ -97,4 +101,13 @@ def _warmup_text(event: WarmupFinished) -> str:
         f"Finished reading warmup data for model at {event.path}. "
         f"Number of warmup records read: {event.num_records}. "
         f"Elapsed time (microseconds): {int(event.duration_s * 1e6)}."
+    )
+
+
+def _recording_text(event: RecordingStarted | RecordingEnded) -> str:
+    if isinstance(event, RecordingEnded):
+        return f"Recorded {event.num_records} requests of model {event.model_name}"
+    return (
+        f"Recording requests of model {event.model_name}, with all that they hold, for whoever "
+        f"asked at the admin port: at most {event.num_records} in {event.timeout_s:g} s"
     )

@@ -25,8 +25,8 @@ from aspira.runtimes.saved_model import as_serving_error
 from aspira.wire.examples import decode_examples
 from aspira.wire.tensor_proto import decode_tensor
 
-_FILE_NAME = "tf_serving_warmup_requests"
-_MAX_RECORDS = 1000
+WARMUP_FILE = "tf_serving_warmup_requests"
+MAX_RECORDS = 1000
 
 # Message classes are generated at TensorFlow's import, hence Any.
 Message = Any
@@ -49,7 +49,7 @@ def replay_warmup(
     Raises:
         ServingError: a record cannot be read or replayed; the version must not be published.
     """
-    file = path / "assets.extra" / _FILE_NAME
+    file = path / "assets.extra" / WARMUP_FILE
     if not options.is_enabled or not file.is_file():
         return
     started_s = time.monotonic()
@@ -59,9 +59,9 @@ def replay_warmup(
         for replay in _parse_record(record, file=file):
             for _ in range(max(options.num_request_iterations, 1)):
                 _run(replay, servable=servable)
-        if num_records > _MAX_RECORDS:
+        if num_records > MAX_RECORDS:
             raise InvalidArgument(
-                f"Number of warmup records exceeds the maximum ({_MAX_RECORDS}) at {file}"
+                f"Number of warmup records exceeds the maximum ({MAX_RECORDS}) at {file}"
             )
     events.publish(WarmupFinished(str(path), num_records, time.monotonic() - started_s))
 

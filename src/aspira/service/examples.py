@@ -26,6 +26,7 @@ from aspira.contracts.identity import DEFAULT_SIGNATURE_NAME
 from aspira.contracts.signatures import CLASSIFY_METHOD, REGRESS_METHOD, Signature
 from aspira.contracts.tensors import DataType, Tensor, Tensors, data_type_of
 from aspira.service.inference import InferenceService, ServableLease
+from aspira.wire.prediction_log import LoggedRequest, LogKind
 from aspira.wire.signature_def import describe_signature
 
 _INPUTS = "inputs"
@@ -52,6 +53,7 @@ class _Method(Generic[ResultT_co]):
 
     name: str
     noun: str
+    log_kind: LogKind
     choose_outputs: Callable[[Signature], tuple[str, ...]]
     read_outputs: _ReadOutputs[ResultT_co]
 
@@ -103,7 +105,11 @@ async def multi_inference(
     with inference.lease(tasks[0].spec) as lease:
         is_name_checked = inference.is_method_name_checked
         plans = list(_plan_tasks(tasks, lease=lease, is_name_checked=is_name_checked))
-        return [await _run(p, lease=lease, examples=examples, deadline=deadline) for p in plans]
+        responses = [
+            await _run(p, lease=lease, examples=examples, deadline=deadline) for p in plans
+        ]
+        _record(inference, kind=LogKind.MULTI_INFERENCE, request=request, lease=lease)
+        return responses
 
 
 async def _infer(
@@ -118,7 +124,16 @@ async def _infer(
         is_name_checked = inference.is_method_name_checked
         outputs = _choose_outputs(signature, method=method, is_name_checked=is_name_checked)
         plan = _Plan(name, method, outputs)
-        return await _run(plan, lease=lease, examples=examples, deadline=deadline)
+        response = await _run(plan, lease=lease, examples=examples, deadline=deadline)
+        _record(inference, kind=method.log_kind, request=request, lease=lease)
+        return response
+
+
+def _record(
+    inference: InferenceService, *, kind: LogKind, request: LoggedRequest, lease: ServableLease
+) -> None:
+    if inference.recorder is not None:
+        inference.recorder.offer(kind, request=request, servable_id=lease.servable_id)
 
 
 async def _run(
@@ -263,9 +278,19 @@ def _shape_text(tensor: Tensor) -> str:
 
 
 _CLASSIFICATION = _Method(
-    CLASSIFY_METHOD, "classification", _choose_classification_outputs, _read_classifications
+    CLASSIFY_METHOD,
+    "classification",
+    LogKind.CLASSIFY,
+    _choose_classification_outputs,
+    _read_classifications,
 )
-_REGRESSION = _Method(REGRESS_METHOD, "regression", _choose_regression_outputs, _read_regressions)
+_REGRESSION = _Method(
+    REGRESS_METHOD,
+    "regression",
+    LogKind.REGRESS,
+    _choose_regression_outputs,
+    _read_regressions,
+)
 _METHODS: MappingProxyType[str, _Method[ExamplesResult]] = MappingProxyType(
     {CLASSIFY_METHOD: _CLASSIFICATION, REGRESS_METHOD: _REGRESSION}
 )

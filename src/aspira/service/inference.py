@@ -15,6 +15,8 @@ from aspira.contracts.signatures import (
 from aspira.lifecycle.lease import Lease
 from aspira.lifecycle.manager import Manager
 from aspira.routing.table import RoutingTable, choose_version
+from aspira.service.recorder import Recorder
+from aspira.wire.prediction_log import LogKind
 
 ServableLease = Lease[BatchedServable]
 
@@ -32,6 +34,7 @@ class InferenceService:
     """Every prediction of every protocol. Event loop only.
 
     `is_method_name_checked`: a signature answers only the API that its `method_name` is for.
+    `recorder`, mostly None, is told of what was answered without error.
     """
 
     def __init__(
@@ -44,6 +47,7 @@ class InferenceService:
         self._manager = manager
         self._router = router
         self.is_method_name_checked = is_method_name_checked
+        self.recorder: Recorder | None = None
 
     def lease(self, spec: ModelSpec) -> ServableLease:
         """The version that answers `spec`, kept loaded until released.
@@ -82,6 +86,9 @@ class InferenceService:
             deadline=request.deadline,
             priority=request.priority,
         )
+        if self.recorder is not None:
+            servable_id = lease.servable_id
+            self.recorder.offer(LogKind.PREDICT, request=request, servable_id=servable_id)
         return PredictResponse(outputs, lease.servable_id, name)
 
 
