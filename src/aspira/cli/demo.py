@@ -131,16 +131,23 @@ def _progress(message: str) -> None:
 
 def _how_to_call(options: ListenerOptions, *, example: list[float]) -> str:
     image = json.dumps([int(pixel) for pixel in example], separators=(",", ":"))
-    rest = f"http://{options.shown_host}:{options.rest_port}"
+    rest = f"{options.shown_host}:{options.rest_port}"
     grpc = f"{options.shown_host}:{options.grpc_port}"
+    if options.ssl_config_file:
+        curl, rest = "curl --cacert CA.pem", f"https://{rest}"
+        credentials = "grpc.ssl_channel_credentials(open('CA.pem', 'rb').read())"
+        channel = f"grpc.secure_channel('{grpc}', {credentials})"
+    else:
+        curl, rest = "curl", f"http://{rest}"
+        channel = f"grpc.insecure_channel('{grpc}')"
     return f"""
 Models: digits (versions 1 "stable" and 2 "canary"), half_plus_two. Try:
 
 REST, half_plus_two (answers 2.5, 3.0, 4.5):
-  curl -d '{{"instances": [1.0, 2.0, 5.0]}}' {rest}/v1/models/half_plus_two:predict
+  {curl} -d '{{"instances": [1.0, 2.0, 5.0]}}' {rest}/v1/models/half_plus_two:predict
 
 REST, a handwritten digit:
-  curl -d '{{"instances": [{{"image": {image}}}]}}' {rest}/v1/models/digits/labels/stable:predict
+  {curl} -d '{{"instances": [{{"image": {image}}}]}}' {rest}/v1/models/digits/labels/stable:predict
 
 gRPC, half_plus_two:
   {sys.executable} -c "
@@ -149,11 +156,11 @@ from tensorflow_serving.apis import predict_pb2, prediction_service_pb2_grpc
 request = predict_pb2.PredictRequest()
 request.model_spec.name = 'half_plus_two'
 request.inputs['x'].CopyFrom(tf.make_tensor_proto([1.0, 2.0, 5.0]))
-channel = grpc.insecure_channel('{grpc}')
+channel = {channel}
 print(prediction_service_pb2_grpc.PredictionServiceStub(channel).Predict(request, timeout=10))"
 
-Status:   curl {rest}/v1/models/digits
-Ready:    curl {rest}/readyz
-Metrics:  curl {rest}/monitoring/prometheus/metrics
+Status:   {curl} {rest}/v1/models/digits
+Ready:    {curl} {rest}/readyz
+Metrics:  {curl} {rest}/monitoring/prometheus/metrics
 Stop with Ctrl-C.
 """
