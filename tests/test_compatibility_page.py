@@ -8,6 +8,8 @@ from aspira.cli.foreign_flags import FOREIGN_FLAGS, Support
 PAGE = Path(__file__).parents[1] / "docs" / "compatibility.md"
 BEGIN, END = "<!-- flags: begin -->\n", "<!-- flags: end -->"
 OWN = {"host", "listener", "num_run_threads", "shutdown_grace_seconds"} | {
+    "admin_host",
+    "admin_port",
     "batching",
     "latency_target_ms",
     "max_queued_requests",

@@ -6,6 +6,7 @@ import pytest
 
 from aspira.batching.options import BatchingOptions
 from aspira.contracts.errors import InvalidArgument, Unimplemented
+from aspira.frontends.admin.options import AdminOptions
 from aspira.frontends.listeners.options import ListenerOptions
 from aspira.lifecycle.options import LifecycleOptions
 from aspira.runtimes.options import TensorflowOptions
@@ -127,6 +128,13 @@ def test_settings_that_agree_pass(settings: Settings) -> None:
         (
             replace(SERVABLE, listener=ListenerOptions(use_alts=True, ssl_config_file="/s")),
             "Either use_alts_credentials must be false or ssl_config_file must be empty.",
+        ),
+        (
+            replace(SERVABLE, admin=AdminOptions(port=8501)),
+            (
+                "--admin_port is 8501, as another port is; it needs one of its own, which is open "
+                "before models are loaded"
+            ),
         ),
         (
             replace(SERVABLE, lifecycle=LifecycleOptions(num_load_threads=-1)),

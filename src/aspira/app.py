@@ -15,14 +15,18 @@ from aspira.contracts.clock import SystemClock
 from aspira.contracts.events import EventBus
 from aspira.contracts.identity import ModelName
 from aspira.contracts.tensors import Tensors
+from aspira.frontends.admin.handler import AdminHandler, AdminServices
+from aspira.frontends.admin.listener import AdminListener
 from aspira.frontends.grpc.asgi import GrpcApplication
 from aspira.frontends.grpc.examples import ExamplesServicer
 from aspira.frontends.grpc.health import HealthServicer
 from aspira.frontends.grpc.methods import Method, Methods
 from aspira.frontends.grpc.model_service import ModelServicer
 from aspira.frontends.grpc.prediction import PredictionServicer
+from aspira.frontends.grpc.profiler import ProfilerServicer
 from aspira.frontends.grpc.reflection import reflection_methods
 from aspira.frontends.listeners.dispatch import Dispatcher, answer_rest_is_off
+from aspira.frontends.listeners.tls import make_ssl_context, read_tls
 from aspira.frontends.rest.asgi import RestApplication
 from aspira.frontends.rest.handler import MetricsPage, RestHandler
 from aspira.lifecycle.filesystem_source import FilesystemSource, MonitoredModel
@@ -41,6 +45,8 @@ from aspira.service.model_config import (
     single_model_configs,
 )
 from aspira.service.models import ModelsService
+from aspira.service.profiling import ProfilingService
+from aspira.service.recording import RecordingService
 from aspira.settings import DEFAULT_METRICS_PATH, ModelOptions, ProcessOptions, Settings
 from aspira.wire.monitoring_config import make_monitoring_config
 from aspira.wire.text_format import parse_text_file, read_text_file
@@ -54,17 +60,23 @@ class Server:
     """All parts of a running server. Built and used on one event loop.
 
     `make_runtime_loader` decides what a version directory is loaded with; tests and benchmarks
-    put toys there.
+    put toys there. `admin` is the admin port, if it is open.
     """
 
     def __init__(
-        self, settings: Settings, *, make_runtime_loader: RuntimeLoaders = make_runtime_loader
+        self,
+        settings: Settings,
+        *,
+        make_runtime_loader: RuntimeLoaders = make_runtime_loader,
+        admin: AdminListener | None = None,
     ) -> None:
         self._settings = settings
+        self._admin = admin
+        self._is_started = False
         clock, events = SystemClock(), EventBus()
-        metrics = self._metrics = ServingMetrics()
+        self._metrics = ServingMetrics()
         events.subscribe_lifecycle(EventLogger(sys.stderr).on_event)
-        metrics.attach(events)
+        self._metrics.attach(events)
         completions = Completions[Tensors](asyncio.get_running_loop())
         batching = BatchingContext(clock, completions, events)
         platforms = Platforms(
@@ -95,11 +107,9 @@ class Server:
             inference=inference,
             allow_labels_for_unavailable=settings.models.allow_labels_for_unavailable,
         )
-        self._config_watch = ConfigWatch(
-            Path(settings.models.config_file),
-            reload=self._models.reload,
-            poll_interval_s=settings.models.config_poll_interval_s,
-        )
+        self._config_watch = _make_config_watch(settings.models, models=self._models)
+        self._recording = RecordingService(inference, models=self._models, events=events)
+        self._profiling = ProfilingService()
         self.clock = clock
         self.methods = self._collect_methods(inference, events=events)
         rest = RestHandler(
@@ -135,10 +145,13 @@ class Server:
             _logger.error("Serving without a model: %s", reason)
         if self._settings.models.config_file:
             self._config_watch.start(configs)
+        self._is_started = True
 
     async def drain(self, *, grace_s: float) -> bool:
         """Refuse new requests, finish those in flight, unload. False if `grace_s` was too short."""
         self.gate.close()
+        self._recording.finish()
+        self._profiling.stop()
         try:
             async with asyncio.timeout(grace_s):
                 await self._config_watch.stop()
@@ -151,6 +164,30 @@ class Server:
             async with asyncio.timeout(_UNLOAD_S):
                 await self._manager.stop()
         return True
+
+    async def close(self) -> None:
+        """After `drain`, when the other ports are closed: close the admin port."""
+        if self._admin is not None:
+            await self._admin.stop()
+
+    def admin_services(self) -> AdminServices:
+        """What the admin port tells and takes orders for."""
+        page = _metrics_page(self._settings.process, render=self._render_metrics)
+        return AdminServices(
+            models=self._models,
+            gate=self.gate,
+            recording=self._recording,
+            # The port was asked for, so the page is there whether or not REST has one.
+            metrics=page or MetricsPage(DEFAULT_METRICS_PATH, self._render_metrics),
+            reread=self._reread,
+            is_started=lambda: self._is_started,
+        )
+
+    async def _reread(self) -> None:
+        if self._settings.models.config_file:
+            await self._config_watch.reread()
+        else:
+            await self._models.reload(self._models.configs)
 
     def check_health(self, service: str) -> bool | None:
         """See `CheckHealth`."""
@@ -177,11 +214,40 @@ class Server:
         methods: dict[str, Method] = {
             **prediction.methods(),
             **ExamplesServicer(inference, events=events, clock=self.clock).methods(),
-            **ModelServicer(self._models).methods(),
+            **ModelServicer(self._models, read_counter=self._metrics.read_first).methods(),
         }
+        if self._settings.grpc.is_profiler_enabled:
+            methods |= ProfilerServicer(self._profiling).methods()
         if self._settings.grpc.is_health_enabled:
             methods |= HealthServicer(self.check_health, gate=self.gate).methods()
         return methods | reflection_methods(methods)
+
+
+async def open_server(settings: Settings) -> Server:
+    """A server that is yet to be started, its admin port open.
+
+    The port comes first: it answers while frameworks are imported, on a thread, which takes longer
+    than all else until models load.
+
+    Raises:
+        ServingError: the admin port cannot be bound, or a file of the settings cannot be used.
+    """
+    handler, admin = AdminHandler(), None
+    if settings.admin.port:
+        tls = read_tls(settings.listener.ssl_config_file)
+        context = None if tls is None else make_ssl_context(tls, is_certificate_optional=True)
+        admin = AdminListener(handler.handle, tls=context)
+        host = settings.listener.at(settings.admin.host).bind_host
+        await admin.start(host, port=settings.admin.port)
+        await asyncio.to_thread(_import_frameworks)
+    server = Server(settings, admin=admin)
+    handler.attach(server.admin_services())
+    return server
+
+
+def _import_frameworks() -> None:
+    """What the server imports when it is built."""
+    from tensorflow_serving.apis import prediction_service_pb2  # noqa: F401
 
 
 def read_model_configs(options: ModelOptions) -> ModelConfigs:
@@ -195,6 +261,14 @@ def read_model_configs(options: ModelOptions) -> ModelConfigs:
     text = read_text_file(Path(options.config_file))
     message = parse_model_config_text(text, origin=options.config_file)
     return decode_model_configs(message) or {}
+
+
+def _make_config_watch(options: ModelOptions, *, models: ModelsService) -> ConfigWatch:
+    return ConfigWatch(
+        Path(options.config_file),
+        reload=models.reload,
+        poll_interval_s=options.config_poll_interval_s,
+    )
 
 
 def _metrics_page(options: ProcessOptions, *, render: Callable[[], bytes]) -> MetricsPage | None:

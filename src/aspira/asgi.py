@@ -10,7 +10,7 @@ import json
 import logging
 import os
 import socket
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any
 
 from aspira.contracts.errors import ServingError, Unknown
@@ -24,17 +24,19 @@ if TYPE_CHECKING:
 _logger = logging.getLogger(__name__)
 
 
-def _make_server(settings: Settings) -> "Server":
-    from aspira.app import Server
+async def _open_server(settings: Settings) -> "Server":
+    from aspira.app import open_server
 
-    return Server(settings)
+    return await open_server(settings)
 
 
 class EnvoyChild:
     """Starts the server with the ASGI lifespan; passes requests on to it."""
 
-    def __init__(self, make_server: Callable[[Settings], "Server"] = _make_server) -> None:
-        self._make_server = make_server
+    def __init__(
+        self, open_server: Callable[[Settings], Awaitable["Server"]] = _open_server
+    ) -> None:
+        self._open_server = open_server
         self._server: Any = None
         self._control_task: asyncio.Task[None] | None = None
 
@@ -61,6 +63,7 @@ class EnvoyChild:
         self._control_task = asyncio.create_task(self._follow(reader, writer=writer))
         await send({"type": "lifespan.startup.complete"})
         await receive()
+        await self._server.close()
         # The parent drained us before it had Envoy stopped. Finalizing an interpreter that holds
         # frameworks and their threads has nothing left to free, and may crash.
         os._exit(0)
@@ -68,7 +71,7 @@ class EnvoyChild:
     async def _start_server(self) -> None:
         settings = decode_settings(os.environ[SETTINGS_VARIABLE])
         try:
-            self._server = self._make_server(settings)
+            self._server = await self._open_server(settings)
         except ImportError as error:
             raise Unknown(f"A package is missing: {error}") from error
         await self._server.start()

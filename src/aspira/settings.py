@@ -8,6 +8,7 @@ from typing import Any, get_type_hints
 
 from aspira.batching.options import BatchingOptions
 from aspira.contracts.errors import InvalidArgument, Unimplemented
+from aspira.frontends.admin.options import AdminOptions
 from aspira.frontends.grpc.options import GrpcOptions
 from aspira.frontends.listeners.options import ListenerOptions
 from aspira.frontends.rest.options import RestOptions
@@ -77,6 +78,7 @@ class Settings:
     listener: ListenerOptions = field(default_factory=ListenerOptions)
     grpc: GrpcOptions = field(default_factory=GrpcOptions)
     rest: RestOptions = field(default_factory=RestOptions)
+    admin: AdminOptions = field(default_factory=AdminOptions)
     process: ProcessOptions = field(default_factory=ProcessOptions)
 
 
@@ -97,6 +99,11 @@ def check_settings(settings: Settings) -> None:
         raise InvalidArgument(
             f"--port and --rest_api_port are both {listener.grpc_port}; every port accepts both "
             "protocols, so set --rest_api_port=0 to use one port"
+        )
+    if settings.admin.port and settings.admin.port in listener.ports:
+        raise InvalidArgument(
+            f"--admin_port is {settings.admin.port}, as another port is; it needs one of its own, "
+            "which is open before models are loaded"
         )
     if not models.base_path and not models.config_file:
         raise InvalidArgument(

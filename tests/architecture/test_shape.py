@@ -31,8 +31,13 @@ MAX_INTERNAL_IMPORTS = 12
 VAGUE_NAMES = frozenset({"utils", "helpers", "common", "misc", "base", "core"})
 MUTABLE_DISPLAYS = (ast.List, ast.Dict, ast.Set, ast.ListComp, ast.DictComp, ast.SetComp)
 MUTABLE_TYPES = frozenset({"list", "dict", "set", "defaultdict", "deque", "OrderedDict"})
-# How ASGI servers call an application, and gRPC a handler.
-FOREIGN_PARAMETERS = (["scope", "receive", "send"], ["payload", "context"], ["payloads", "context"])
+# How ASGI servers call an application, gRPC a handler, and asyncio what serves a connection.
+FOREIGN_PARAMETERS = (
+    ["scope", "receive", "send"],
+    ["payload", "context"],
+    ["payloads", "context"],
+    ["reader", "writer"],
+)
 
 FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef
 

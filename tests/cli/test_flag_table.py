@@ -42,6 +42,7 @@ TENSORFLOW_SERVING_DEFAULTS: dict[str, FlagValue] = {
     "monitoring_config_file": "",
     "enable_signature_method_name_check": False,
     "enable_grpc_healthcheck_service": False,
+    "enable_profiler": True,
     "enable_serialization_as_tensor_content": False,
     "enable_batching": False,
     "batching_parameters_file": "",
@@ -57,6 +58,8 @@ OTHER_VALUES = {
     "grpc_channel_arguments": "grpc.max_concurrent_streams=7",
 }
 OWN_FLAGS = {"host", "listener", "shutdown_grace_seconds", "num_run_threads"} | {
+    "admin_host",
+    "admin_port",
     "batching",
     "latency_target_ms",
     "max_queued_requests",

@@ -175,7 +175,6 @@ def test_a_shape_that_the_model_refuses(server: ServerProcess) -> None:
 @pytest.mark.parametrize(
     ("method", "path", "message"),
     [
-        ("GET", "/v1/models", "Missing model name in request."),
         ("GET", "/v1/nope", "Malformed request: GET /v1/nope"),
         ("POST", "/v1/models/m", "Malformed request: POST /v1/models/m"),
         ("DELETE", "/v1/models/m", "Malformed request: DELETE /v1/models/m"),
@@ -185,6 +184,21 @@ def test_a_shape_that_the_model_refuses(server: ServerProcess) -> None:
 def test_malformed_requests(server: ServerProcess, method: str, path: str, message: str) -> None:
     answer = requests.request(method, f"{server.rest_url}{path}", timeout=30)
     assert (answer.status_code, answer.json()) == (400, {"error": message})
+
+
+def test_the_models_are_listed(server: ServerProcess) -> None:
+    answer = requests.get(f"{server.rest_url}/v1/models", timeout=30)
+    assert answer.status_code == 200
+    listed = {model["name"]: model for model in answer.json()["models"]}
+    assert list(listed) == ["half_plus_two", "texts", "sums", "counter", "broken", "missing"]
+    assert [
+        (v["version"], v["state"], v["version_labels"], v["signature_names"])
+        for v in listed["half_plus_two"]["model_version_status"]
+    ] == [
+        ("2", "AVAILABLE", ["canary"], ["serving_default"]),
+        ("1", "AVAILABLE", ["stable"], ["serving_default"]),
+    ]
+    assert "unavailable" in listed["broken"]
 
 
 def test_paths_outside_the_api_are_html_404s(server: ServerProcess) -> None:

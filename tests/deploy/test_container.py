@@ -80,6 +80,14 @@ def test_variables_choose_the_model_and_arguments_come_last(commands: Path) -> N
     ]
 
 
+def test_a_variable_opens_the_admin_port_and_an_argument_wins(commands: Path) -> None:
+    environment = image_environment() | {"ADMIN_PORT": "8502"}
+    _, given = run_entrypoint("--admin_port=9", commands=commands, environment=environment)
+    assert given[-2:] == ["--admin_port=8502", "--admin_port=9"]
+    _, given = run_entrypoint(commands=commands, environment=environment | {"ADMIN_PORT": ""})
+    assert not any("admin" in argument for argument in given)
+
+
 def test_the_image_is_made_of_files_that_are_there() -> None:
     copied = [
         source

@@ -269,3 +269,13 @@ def test_it_subscribes_to_the_bus(metrics: ServingMetrics) -> None:
     bus.publish(SourceProblem("m", ""))
     assert len(samples(metrics, ":tensorflow:serving:request_count")) == 1
     assert len(samples(metrics, ":aspira:source_problems")) == 1
+
+
+def test_a_number_is_read_by_tensorflows_name_of_it(metrics: ServingMetrics) -> None:
+    name = "/tensorflow/serving/model_warmup_records_read"
+    assert metrics.read_first(name) == 0
+    for path, num_records in (("/b/1", 7), ("/a/1", 5)):
+        metrics.on_lifecycle(WarmupFinished(path, num_records=num_records, duration_s=0.25))
+    assert metrics.read_first(name) == 5
+    assert metrics.read_first("/tensorflow/serving/model_warmup_latency") == 0
+    assert metrics.read_first("/nothing") == 0

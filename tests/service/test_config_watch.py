@@ -4,7 +4,13 @@ from pathlib import Path
 
 import pytest
 
-from aspira.contracts.errors import FailedPrecondition, InvalidArgument, ServingError, Unknown
+from aspira.contracts.errors import (
+    FailedPrecondition,
+    InvalidArgument,
+    NotFound,
+    ServingError,
+    Unknown,
+)
 from aspira.service.config_watch import ConfigWatch
 from aspira.service.model_config import (
     ModelConfigs,
@@ -254,3 +260,51 @@ def test_it_can_be_stopped_before_it_was_started(play: Play) -> None:
         await ConfigWatch(watched.file, reload=watched.reload, poll_interval_s=1).stop()
 
     play(scenario)
+
+
+def test_the_file_is_applied_on_request_whether_or_not_it_has_changed(play: Play) -> None:
+    async def scenario(watched: Watched) -> None:
+        watch = watched.watch("a")
+        await watch.reread()
+        watched.file.write_text(text_of("b"))
+        await watch.reread()
+        # What was applied on request is nothing new to the next look.
+        await watch.look()
+
+    assert play(scenario).reloads == [["a"], ["b"]]
+
+
+@pytest.mark.parametrize(
+    ("text", "error"),
+    [("", FailedPrecondition), ("nonsense", InvalidArgument), (None, NotFound)],
+)
+def test_a_file_that_cannot_be_applied_on_request_is_an_error(
+    play: Play, text: str | None, error: type[ServingError]
+) -> None:
+    async def scenario(watched: Watched) -> None:
+        watch = watched.watch("a")
+        if text is None:
+            watched.file.unlink()
+        else:
+            watched.file.write_text(text)
+        with pytest.raises(error):
+            await watch.reread()
+
+    assert play(scenario).reloads == []
+
+
+@pytest.mark.parametrize(
+    ("error", "num_reloads"), [(FailedPrecondition("not yet"), 2), (Unknown("no model"), 1)]
+)
+def test_what_was_refused_on_request_is_tried_again_by_the_next_look(
+    play: Play, error: ServingError, num_reloads: int
+) -> None:
+    async def scenario(watched: Watched) -> None:
+        watch = watched.watch("a")
+        watched.file.write_text(text_of("b"))
+        watched.errors.append(error)
+        with pytest.raises(type(error)):
+            await watch.reread()
+        await watch.look()
+
+    assert play(scenario).reloads == [["b"]] * num_reloads

@@ -5,6 +5,7 @@ from tensorflow_serving.config import model_server_config_pb2
 
 from aspira.contracts.errors import InvalidArgument, NotFound
 from aspira.wire.text_format import (
+    parse_json,
     parse_secret_file,
     parse_text,
     parse_text_file,
@@ -116,3 +117,22 @@ def test_a_secret_file_that_is_missing_is_told(tmp_path: Path) -> None:
     with pytest.raises(NotFound) as caught:
         parse_secret_file(file, into=config())
     assert caught.value.message == f"{file}; No such file or directory"
+
+
+def test_json_is_read_by_either_spelling_of_a_field() -> None:
+    for text in (
+        '{"modelConfigList": {"config": [{"name": "m", "basePath": "/m"}]}}',
+        '{"model_config_list": {"config": [{"name": "m", "base_path": "/m"}]}}',
+    ):
+        message = config()
+        parse_json(text, into=message, origin="body")
+        assert message.model_config_list.config[0].base_path == "/m"
+
+
+@pytest.mark.parametrize("text", ["{", '{"nothing": 1}', '{"modelConfigList": 3}'])
+def test_a_mistake_in_json_is_told(text: str) -> None:
+    with pytest.raises(InvalidArgument) as caught:
+        parse_json(text, into=config(), origin="body")
+    assert caught.value.message.startswith(
+        "Invalid protobuf JSON: 'body': Error parsing tensorflow.serving.ModelServerConfig: "
+    )

@@ -87,8 +87,6 @@ FOREIGN_FLAGS: tuple[ForeignFlag, ...] = (
         default="",
         reason="sessions, tags and warm-up are set by their own flags",
     ),
-    # The original's default is true: there it offers a service, which nobody needs to ask for.
-    _unsupported("enable_profiler", default=False, reason="there is no profiler service"),
     _unsupported(
         "thread_pool_factory_config_file",
         default="",

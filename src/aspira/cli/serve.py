@@ -4,16 +4,25 @@ import asyncio
 import os
 import sys
 import tempfile
+from collections.abc import Awaitable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from aspira.cli.signals import EXIT_FORCED, ShutdownSignals, end_on_signals
 from aspira.cli.supervisor import Supervisor, draining_text, stopped_text
 from aspira.contracts.errors import FailedPrecondition, ServingError
 from aspira.frontends.listeners.channel_arguments import unknown_to_envoy
 from aspira.frontends.listeners.envoy import find_libpython
-from aspira.frontends.listeners.options import ListenerOptions, check_ports_free
+from aspira.frontends.listeners.options import (
+    ListenerOptions,
+    check_port_free,
+    check_ports_free,
+)
 from aspira.frontends.listeners.tls import Tls, read_tls
 from aspira.settings import ListenerKind, Settings, check_settings
+
+if TYPE_CHECKING:
+    from aspira.app import Server
 
 EXIT_FAILED = 255
 
@@ -26,7 +35,7 @@ def serve(settings: Settings, *, greeting: str = "") -> int:
     try:
         check_settings(settings)
         tls = read_tls(settings.listener.ssl_config_file)
-        check_ports_free(settings.listener)
+        _check_ports_free(settings)
         if choose_listener(settings.process.listener) is ListenerKind.PORTABLE:
             return asyncio.run(_run_portable(settings, greeting=greeting, tls=tls))
         _report_unknown_to_envoy(settings.listener)
@@ -34,6 +43,14 @@ def serve(settings: Settings, *, greeting: str = "") -> int:
     except ServingError as error:
         print(f"Failed to start server. Error: {error}", flush=True)
         return EXIT_FAILED
+
+
+def _check_ports_free(settings: Settings) -> None:
+    check_ports_free(settings.listener)
+    if settings.admin.port:
+        address = settings.listener.at(settings.admin.host)
+        check_port_free(address.bind_host, port=settings.admin.port, flags="--admin_port")
+        report(f"Opening the admin port at {address.shown_host}:{settings.admin.port} ...")
 
 
 def choose_listener(wanted: str) -> ListenerKind:
@@ -62,17 +79,16 @@ async def _run_envoy(settings: Settings, *, greeting: str, tls: Tls | None) -> i
 
 
 async def _run_portable(settings: Settings, *, greeting: str, tls: Tls | None) -> int:
-    from aspira.app import Server
+    from aspira.app import open_server
     from aspira.frontends.listeners.portable import PortableListener
 
     signals = ShutdownSignals(lambda: os._exit(EXIT_FORCED))
     stopping = asyncio.ensure_future(signals.wait())
-    server = Server(settings)
-    starting = asyncio.ensure_future(server.start())
+    starting = asyncio.ensure_future(_start(open_server(settings)))
     await asyncio.wait({starting, stopping}, return_when=asyncio.FIRST_COMPLETED)
     if not starting.done():
         os._exit(0)
-    await starting
+    server = await starting
     try:
         listener = PortableListener(
             settings.listener,
@@ -92,10 +108,17 @@ async def _run_portable(settings: Settings, *, greeting: str, tls: Tls | None) -
     report(draining_text(grace_s))
     is_clean = await server.drain(grace_s=grace_s)
     await listener.stop()
+    await server.close()
     report(stopped_text(is_clean=is_clean))
     sys.stdout.flush()
     # A run that outlasted the grace period sits in a thread that nothing can end.
     os._exit(0)
+
+
+async def _start(opening: Awaitable["Server"]) -> "Server":
+    server = await opening
+    await server.start()
+    return server
 
 
 def _report_unknown_to_envoy(options: ListenerOptions) -> None:

@@ -94,14 +94,22 @@ class ServingMetrics:
 
         `queues` are those of the versions that can serve now.
         """
-        return render(
-            [
-                *self._requests.families,
-                *self._models.families,
-                *self._batches.families,
-                *queue_families(queues),
-            ]
-        )
+        return render([*self._families, *queue_families(queues)])
+
+    def read_first(self, name: str) -> int:
+        """The first series of a counter or gauge by TensorFlow's name of it, such as
+        `/tensorflow/serving/request_count`.
+
+        0 for a histogram, and for what has no series or is not there, as the original has it.
+        """
+        for family in self._families:
+            if family.name == name and not isinstance(family, Histogram):
+                return next((series.value for _, series in family.snapshot()), 0)
+        return 0
+
+    @property
+    def _families(self) -> list[Family]:
+        return [*self._requests.families, *self._models.families, *self._batches.families]
 
 
 @dataclass(frozen=True, slots=True)

@@ -68,6 +68,27 @@ class ConfigWatch:
         if await self._try_apply(message):
             self._text = text
 
+    async def reread(self) -> None:
+        """Read the file and apply it, whether or not it has changed.
+
+        Raises:
+            ServingError: as `reload`, or the file is no config file.
+        """
+        text = await asyncio.to_thread(read_text_file, self._path)
+        message = await asyncio.to_thread(parse_model_config_text, text, origin=str(self._path))
+        configs = decode_model_configs(message)
+        if configs is None:
+            raise cannot_transition()
+        is_applied = True
+        try:
+            await self._reload(configs)
+        except (InvalidArgument, FailedPrecondition):
+            is_applied = False
+            raise
+        finally:
+            if is_applied:
+                self._text, self._configs = text, configs
+
     async def _poll(self) -> None:
         while True:
             await asyncio.sleep(self._poll_interval_s)

@@ -9,7 +9,7 @@ from aspira.contracts.identity import ModelName, Version, VersionLabel
 from aspira.lifecycle.filesystem_source import MonitoredModel
 from aspira.lifecycle.version_choice import All, Latest, Specific, VersionPolicy
 from aspira.routing.table import Labels
-from aspira.wire.text_format import parse_text
+from aspira.wire.text_format import parse_json, parse_text
 
 TENSORFLOW_PLATFORM = "tensorflow"
 
@@ -40,6 +40,26 @@ def parse_model_config_text(text: str, *, origin: str) -> Message:
     message = model_server_config_pb2.ModelServerConfig()
     parse_text(text, into=message, origin=origin)
     return message
+
+
+def parse_model_configs(text: str, *, origin: str) -> ModelConfigs:
+    """The models that a ModelServerConfig lists, in text format or, from its first `{` on, JSON.
+
+    Raises:
+        InvalidArgument: it does not parse, or an entry is wrong.
+        FailedPrecondition: it lists no models, not even none.
+    """
+    if text.lstrip().startswith("{"):
+        from tensorflow_serving.config import model_server_config_pb2
+
+        message = model_server_config_pb2.ModelServerConfig()
+        parse_json(text, into=message, origin=origin)
+    else:
+        message = parse_model_config_text(text, origin=origin)
+    configs = decode_model_configs(message)
+    if configs is None:
+        raise cannot_transition()
+    return configs
 
 
 def decode_model_configs(message: Message) -> ModelConfigs | None:

@@ -1,4 +1,4 @@
-"""Configuration files in protobuf text format, with errors that name file, line and field."""
+"""Configuration in protobuf text format, with errors that name file, line and field; or JSON."""
 
 from pathlib import Path
 from typing import Any
@@ -64,4 +64,20 @@ def parse_text(text: str, *, into: Message, origin: str) -> None:
         raise InvalidArgument(
             f"Invalid protobuf file: '{origin}': Error parsing text-format "
             f"{into.DESCRIPTOR.full_name}: {error}"
+        ) from error
+
+
+def parse_json(text: str, *, into: Message, origin: str) -> None:
+    """The same for protobuf's JSON form.
+
+    Raises:
+        InvalidArgument: it does not parse.
+    """
+    from google.protobuf import json_format
+
+    try:
+        json_format.Parse(text, into)
+    except json_format.ParseError as error:
+        raise InvalidArgument(
+            f"Invalid protobuf JSON: '{origin}': Error parsing {into.DESCRIPTOR.full_name}: {error}"
         ) from error

@@ -13,6 +13,8 @@ from tensorflow_serving.apis.model_management_pb2 import (
 )
 
 from aspira.contracts.errors import Code
+from aspira.contracts.events import WarmupFinished
+from aspira.service.model_config import ModelConfigs
 from aspira.settings import Settings
 from aspira.wire.text_format import parse_text
 from grpc_exchange import CallResult, call, call_request, read_result
@@ -227,16 +229,35 @@ def test_a_reload_tells_which_model_is_missing(settings: Settings, tmp_path: Pat
     assert f"Could not find base path {tmp_path / 'n'} for servable n" in reloaded.text
 
 
-def test_a_reload_that_asks_for_metrics_is_refused_by_name(
-    settings: Settings, tmp_path: Path
-) -> None:
-    request = reload_request(config_list(config_entry(tmp_path / "n")))
-    request.metric_names.append("/tensorflow/serving/model_warmup_latency")
-    reloading, asking = ask(
-        settings, call_request(RELOAD, request), call_request(STATUS, status_request("m"))
+def test_a_reload_tells_by_how_much_counters_have_grown(tmp_path: Path) -> None:
+    write_version(tmp_path / "m", version=1)
+    request = reload_request(config_list(config_entry(tmp_path / "m")))
+    names = (
+        "/tensorflow/serving/model_warmup_records_read",
+        "/tensorflow/serving/request_latency",
+        "/nothing",
     )
-    refused = read_result(reloading, answer_class=ReloadConfigResponse)
-    assert refused.code is Code.UNIMPLEMENTED
-    assert refused.text.startswith("ReloadConfigRequest.metric_names is not supported")
-    after = read_result(asking, answer_class=GetModelStatusResponse)
-    assert states(after) == [(2, "AVAILABLE"), (1, "AVAILABLE")]
+    # The same name twice is told once.
+    request.metric_names.extend([*names, names[0]])
+
+    async def run() -> CallResult:
+        async with running(single_model(tmp_path / "m")) as server:
+            server._metrics.on_lifecycle(WarmupFinished("/m/1", num_records=2, duration_s=1))
+            models, reload = server._models, server._models.reload
+
+            async def reload_with_warmup(configs: ModelConfigs) -> None:
+                await reload(configs)
+                server._metrics.on_lifecycle(WarmupFinished("/m/1", num_records=5, duration_s=1))
+
+            models.reload = reload_with_warmup  # type: ignore[method-assign]
+            return await call(
+                server.application, path=RELOAD, message=request, answer_class=ReloadConfigResponse
+            )
+
+    (response,) = asyncio.run(run()).messages
+    assert {metric.name: metric.int64_value_increase for metric in response.metric} == {
+        names[0]: 5,
+        names[1]: 0,
+        names[2]: 0,
+    }
+    assert len(response.metric) == len(names)

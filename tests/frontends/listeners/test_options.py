@@ -5,7 +5,7 @@ import pytest
 
 from aspira.contracts.errors import FailedPrecondition
 from aspira.frontends.listeners import options as options_module
-from aspira.frontends.listeners.options import ListenerOptions, check_ports_free
+from aspira.frontends.listeners.options import ListenerOptions, bind_port, check_ports_free
 
 LOOPBACK = "127.0.0.1"
 
@@ -84,3 +84,19 @@ def test_ports_of_zero_are_not_opened(
     grpc_port: int, rest_port: int, ports: tuple[int, ...]
 ) -> None:
     assert ListenerOptions(grpc_port=grpc_port, rest_port=rest_port).ports == ports
+
+
+def test_another_address_is_bound_if_one_is_given() -> None:
+    options = ListenerOptions(host=LOOPBACK)
+    assert options.at("").bind_host == LOOPBACK
+    assert options.at("192.0.2.1").bind_host == "192.0.2.1"
+
+
+def test_a_port_is_bound_on_all_interfaces_for_both_protocols() -> None:
+    if not options_module._has_ipv6():
+        pytest.skip("no IPv6 here")
+    with bind_port("::", port=0) as server:
+        port = server.getsockname()[1]
+        for host in (LOOPBACK, "::1"):
+            with socket.create_connection((host, port), timeout=30):
+                pass

@@ -219,6 +219,14 @@ def test_metadata_of_a_version(settings: Settings) -> None:
     assert answered.json["model_spec"]["version"] == "1"
 
 
+def test_all_models_are_listed_without_telling_where_they_lie(settings: Settings) -> None:
+    answered = answer(settings, get("/v1/models"))
+    assert answered.status == 200
+    (model,) = answered.json["models"]
+    assert list(model) == ["name", "model_version_status"]
+    assert [v["version"] for v in model["model_version_status"]] == ["2", "1"]
+
+
 @pytest.mark.parametrize(
     ("path", "status", "text"),
     [
@@ -231,7 +239,6 @@ def test_metadata_of_a_version(settings: Settings) -> None:
             404,
             "Servable not found for request: Specific(m, 7)",
         ),
-        ("/v1/models", 400, "Missing model name in request."),
         (
             "/v1/models/m/versions/9223372036854775808",
             400,

@@ -2,7 +2,7 @@ import pytest
 
 from aspira.contracts.errors import InvalidArgument
 from aspira.contracts.identity import MAX_VERSION, ModelName, ModelSpec, Version, VersionLabel
-from aspira.frontends.rest.routes import Route, find_route, is_api_path
+from aspira.frontends.rest.routes import Route, find_recording, find_route, is_api_path, is_listing
 
 
 def spec(name: str, *, version: int | None = None, label: str | None = None) -> ModelSpec:
@@ -175,3 +175,36 @@ def test_api_paths(path: str) -> None:
 @pytest.mark.parametrize("path", ["", "/", "/v1", "/v11/", "/v2/", "v1/models", "//v1/models"])
 def test_other_paths(path: str) -> None:
     assert not is_api_path(path)
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "is_it"),
+    [
+        ("GET", "/v1/models", True),
+        ("GET", "/V1/Models/", True),
+        ("POST", "/v1/models", False),
+        ("GET", "/v1/models/m", False),
+        ("GET", "/v1/models//", False),
+        ("GET", "/v2/models", False),
+    ],
+)
+def test_a_listing_is_asked_for_by_the_bare_path(method: str, path: str, is_it: bool) -> None:
+    assert is_listing(method, path=path) is is_it
+
+
+@pytest.mark.parametrize(
+    ("path", "spec"),
+    [
+        ("/v1/models/m:record_warmup", ModelSpec(ModelName("m"))),
+        ("/v1/models/a%2Fb/versions/3:record_warmup", ModelSpec(ModelName("a/b"), Version(3))),
+        (
+            "/v1/models/m/labels/x:record_warmup",
+            ModelSpec(ModelName("m"), label=VersionLabel("x")),
+        ),
+        ("/v1/models/m:predict", None),
+        ("/v1/models:record_warmup", None),
+    ],
+)
+def test_a_recording_names_a_model_as_a_prediction_does(path: str, spec: ModelSpec | None) -> None:
+    assert find_recording(path) == spec
+    assert find_route("POST", path=path) is None or spec is None

@@ -1,8 +1,9 @@
 """`tensorflow.serving.ModelService`: the states of versions, and the reload of all models."""
 
+from collections.abc import Callable
 from typing import Any
 
-from aspira.contracts.errors import InvalidArgument, Unimplemented
+from aspira.contracts.errors import InvalidArgument
 from aspira.frontends.grpc.methods import Method, UnaryCall, UnaryMethod
 from aspira.service.model_config import decode_model_configs
 from aspira.service.models import WIRE_STATES, ModelsService
@@ -15,12 +16,16 @@ Message = Any
 
 
 class ModelServicer:
-    """Decodes, calls the service once, encodes."""
+    """Decodes, calls the service once, encodes.
 
-    def __init__(self, models: ModelsService) -> None:
+    `read_counter` gives a metric's value by TensorFlow's name of it, 0 if there is none.
+    """
+
+    def __init__(self, models: ModelsService, *, read_counter: Callable[[str], int]) -> None:
         from tensorflow_serving.apis import get_model_status_pb2, model_management_pb2
 
         self._models = models
+        self._read_counter = read_counter
         self._status_classes = get_model_status_pb2
         self._reload_classes = model_management_pb2
 
@@ -51,10 +56,6 @@ class ModelServicer:
 
     async def reload_config(self, call: UnaryCall) -> Message:
         """The HandleReloadConfigRequest method: a full replacement, settled when it returns."""
-        if call.message.metric_names:
-            raise Unimplemented(
-                "ReloadConfigRequest.metric_names is not supported; metrics are served over HTTP"
-            )
         if call.message.config.WhichOneof("config") != "model_config_list":
             raise InvalidArgument(
                 "ServerModelConfig type not supported by HandleReloadConfigRequest. Only "
@@ -62,7 +63,10 @@ class ModelServicer:
             )
         configs = decode_model_configs(call.message.config)
         assert configs is not None
+        before = {name: self._read_counter(name) for name in call.message.metric_names}
         await self._models.reload(configs)
         answer = self._reload_classes.ReloadConfigResponse()
         answer.status.SetInParent()
+        for name, value in before.items():
+            answer.metric.add(name=name, int64_value_increase=self._read_counter(name) - value)
         return answer

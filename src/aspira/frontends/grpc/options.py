@@ -12,3 +12,6 @@ class GrpcOptions:
 
     is_health_enabled: bool = True
     """Serve `grpc.health.v1.Health`."""
+
+    is_profiler_enabled: bool = True
+    """Serve `tensorflow.ProfilerService`."""

@@ -1,9 +1,11 @@
 """Where a server listens."""
 
 import socket
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from aspira.contracts.errors import FailedPrecondition
+
+_BACKLOG = 2048
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +48,10 @@ class ListenerOptions:
     def ports(self) -> tuple[int, ...]:
         return tuple(port for port in (self.grpc_port, self.rest_port) if port)
 
+    def at(self, host: str) -> "ListenerOptions":
+        """The same, bound to another address if one is given."""
+        return replace(self, host=host) if host else self
+
 
 def check_ports_free(options: ListenerOptions) -> None:
     """Find out before models are loaded, and in plain words, that an address is taken.
@@ -53,17 +59,45 @@ def check_ports_free(options: ListenerOptions) -> None:
     Raises:
         FailedPrecondition: a port cannot be bound.
     """
-    family = socket.AF_INET6 if ":" in options.bind_host else socket.AF_INET
     for port in options.ports:
-        with socket.socket(family, socket.SOCK_STREAM) as probe:
-            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            try:
-                probe.bind((options.bind_host, port))
-            except (OSError, OverflowError) as error:
-                raise FailedPrecondition(
-                    f"Cannot listen on {options.bind_host} port {port}: {error}. "
-                    "Is another server running? Choose another with --port or --rest_api_port"
-                ) from error
+        check_port_free(options.bind_host, port=port, flags="--port or --rest_api_port")
+
+
+def check_port_free(host: str, *, port: int, flags: str) -> None:
+    """As `check_ports_free`; `flags` are those that choose the port.
+
+    Raises:
+        FailedPrecondition: it cannot be bound.
+    """
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    with socket.socket(family, socket.SOCK_STREAM) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((host, port))
+        except (OSError, OverflowError) as error:
+            raise cannot_listen(host, port=port, flags=flags, error=error) from error
+
+
+def bind_port(host: str, *, port: int) -> socket.socket:
+    """A listening socket; that of `::` takes IPv4 too.
+
+    Raises:
+        OSError: it cannot be bound.
+    """
+    return socket.create_server(
+        (host, port),
+        family=socket.AF_INET6 if ":" in host else socket.AF_INET,
+        dualstack_ipv6=host == "::",
+        backlog=_BACKLOG,
+    )
+
+
+def cannot_listen(host: str, *, port: int, flags: str, error: Exception) -> FailedPrecondition:
+    """The error of a port that cannot be bound."""
+    return FailedPrecondition(
+        f"Cannot listen on {host} port {port}: {error}. "
+        f"Is another server running? Choose another with {flags}"
+    )
 
 
 def _has_ipv6() -> bool:

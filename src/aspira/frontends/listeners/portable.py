@@ -5,7 +5,6 @@ REST and gRPC have a port each, in this process, both encrypted or neither.
 
 import asyncio
 import contextlib
-import socket
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import nullcontext
 from typing import Any
@@ -29,7 +28,7 @@ from aspira.frontends.grpc.methods import (
     status_message,
 )
 from aspira.frontends.listeners.channel_arguments import channel_options
-from aspira.frontends.listeners.options import ListenerOptions
+from aspira.frontends.listeners.options import ListenerOptions, bind_port
 from aspira.frontends.listeners.tls import Tls, make_ssl_context
 from aspira.frontends.priority import PRIORITY_HEADER, parse_priority
 from aspira.service.drain import RequestGate
@@ -37,7 +36,6 @@ from aspira.service.drain import RequestGate
 _STATUS_BY_NUMBER = tuple(sorted(grpc.StatusCode, key=lambda status: int(status.value[0])))
 _CLOSE_S = 5.0
 _QUIET_S = 0.2
-_BACKLOG = 2048
 
 AbortCall = Callable[[grpc.StatusCode, str], Awaitable[None]]
 
@@ -66,7 +64,7 @@ class PortableListener:
         """Open the ports."""
         if self._options.rest_port:
             # Bound here: uvicorn would leave IPv4 out, and end the process if the port is taken.
-            listening = _bind(self._options)
+            listening = bind_port(self._options.bind_host, port=self._options.rest_port)
             self._rest_task = asyncio.create_task(self._rest_server.serve(sockets=[listening]))
             while not self._rest_server.started and not self._rest_task.done():
                 await asyncio.sleep(0.01)
@@ -91,16 +89,6 @@ class _Uvicorn(uvicorn.Server):  # type: ignore[misc] # uvicorn is not followed
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
         yield
-
-
-def _bind(options: ListenerOptions) -> socket.socket:
-    is_ipv6 = ":" in options.bind_host
-    return socket.create_server(
-        (options.bind_host, options.rest_port),
-        family=socket.AF_INET6 if is_ipv6 else socket.AF_INET,
-        dualstack_ipv6=options.bind_host == "::",
-        backlog=_BACKLOG,
-    )
 
 
 def _make_rest_server(application: Application, *, tls: Tls | None) -> uvicorn.Server:

@@ -59,8 +59,12 @@ def read_tls(file: str) -> Tls | None:
     return tls
 
 
-def make_ssl_context(tls: Tls) -> ssl.SSLContext:
-    """The same for Python's own servers, HTTP/1.1 only."""
+def make_ssl_context(tls: Tls, *, is_certificate_optional: bool = False) -> ssl.SSLContext:
+    """The same for Python's own servers, HTTP/1.1 only.
+
+    Where clients are asked for a certificate, those without one are turned away unless it
+    `is_certificate_optional`; a wrong one is refused either way.
+    """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.set_alpn_protocols(["http/1.1"])
     # Python reads a key from a file only.
@@ -71,7 +75,7 @@ def make_ssl_context(tls: Tls) -> ssl.SSLContext:
         _load_key(context, key_file=key_file, cert_file=cert_file)
     if tls.client_ca:
         context.load_verify_locations(cadata=tls.client_ca)
-        context.verify_mode = ssl.CERT_REQUIRED
+        context.verify_mode = ssl.CERT_OPTIONAL if is_certificate_optional else ssl.CERT_REQUIRED
     return context
 
 

@@ -18,8 +18,8 @@ from aspira.frontends.rest.health import (
 from aspira.frontends.rest.inference import INFERENCE_VERBS
 from aspira.frontends.rest.json_response import encode_error
 from aspira.frontends.rest.messages import HttpRequest, HttpResponse
-from aspira.frontends.rest.models import answer_metadata, answer_status
-from aspira.frontends.rest.routes import find_route, is_api_path
+from aspira.frontends.rest.models import answer_listing, answer_metadata, answer_status
+from aspira.frontends.rest.routes import find_route, is_api_path, is_listing
 from aspira.service.drain import RequestGate
 from aspira.service.inference import InferenceService
 from aspira.service.models import ModelsService
@@ -75,7 +75,7 @@ class RestHandler:
         if is_api_path(request.path):
             return await self._answer_api(request)
         if self._metrics is not None and request.path == self._metrics.path:
-            return await _answer_metrics(self._metrics, request=request)
+            return await answer_metrics(self._metrics, request=request)
         if request.path == LIVENESS_PATH:
             return answer_liveness()
         if request.path == READINESS_PATH:
@@ -110,6 +110,8 @@ class RestHandler:
     async def _try_answer_api(self, request: HttpRequest, *, outcome: _Outcome) -> HttpResponse:
         if request.method == "OPTIONS":
             return _answer_options(request)
+        if is_listing(request.method, path=request.path):
+            return answer_listing(self._models)
         route = find_route(request.method, path=request.path)
         if route is None:
             raise InvalidArgument(f"Malformed request: {request.method} {request.target}")
@@ -141,7 +143,8 @@ def _answer_options(request: HttpRequest) -> HttpResponse:
     return HttpResponse(200, content_type="text/html; charset=ISO-8859-1")
 
 
-async def _answer_metrics(page: MetricsPage, *, request: HttpRequest) -> HttpResponse:
+async def answer_metrics(page: MetricsPage, *, request: HttpRequest) -> HttpResponse:
+    """The metrics page, as TensorFlow Serving answers for it."""
     if request.query:
         text = f"Unexpected path: {request.target}. Should be {page.path}"
         return HttpResponse(400, text.encode(), content_type="text/plain")

@@ -15,19 +15,29 @@ def answer_liveness() -> HttpResponse:
     return HttpResponse(200, b'{"status": "alive"}\n')
 
 
-def answer_readiness(models: ModelsService, *, gate: RequestGate) -> HttpResponse:
+def answer_readiness(
+    models: ModelsService, *, gate: RequestGate, is_started: bool = True
+) -> HttpResponse:
     """200 when models can answer and the server is not shutting down, else 503.
 
-    Models that cannot answer are named with the reason either way.
+    Models that cannot answer are named with the reason either way. Until the server `is_started`
+    its ports are closed, so it is not ready whatever has been loaded.
     """
     unavailable = {str(name): reason for name, reason in models.unavailable().items()}
     if not gate.is_open:
         return _told(503, reasons={"status": "shutting down"})
+    if not is_started:
+        return _told(503, reasons={"status": "starting", "unavailable": unavailable})
     if not unavailable:
         return HttpResponse(200, b'{"status": "ready"}\n')
     if models.can_serve():
         return _told(200, reasons={"status": "ready", "unavailable": unavailable})
     return _told(503, reasons={"status": "not ready", "unavailable": unavailable})
+
+
+def answer_starting() -> HttpResponse:
+    """Not ready, and too early to say which models are not."""
+    return _told(503, reasons={"status": "starting"})
 
 
 def _told(status: int, *, reasons: dict[str, object]) -> HttpResponse:

@@ -1,23 +1,29 @@
-"""REST questions about models: status and metadata."""
+"""REST questions about models: listing, status and metadata."""
 
 from aspira.contracts.errors import Code
 from aspira.contracts.identity import ModelSpec
 from aspira.frontends.rest.messages import HttpResponse
-from aspira.frontends.rest.status_json import VersionStatus, encode_metadata, encode_model_status
+from aspira.frontends.rest.status_json import (
+    ModelEntry,
+    VersionStatus,
+    encode_listing,
+    encode_metadata,
+    encode_model_status,
+)
+from aspira.lifecycle import version_record
+from aspira.service.listing import ListedModel, list_models
 from aspira.service.models import WIRE_STATES, ModelsService
+
+
+def answer_listing(models: ModelsService, *, with_paths: bool = False) -> HttpResponse:
+    """All models; `with_paths` tells where each lies, which is nothing for clients."""
+    entries = [_describe(model, with_paths=with_paths) for model in list_models(models)]
+    return HttpResponse(200, encode_listing(entries))
 
 
 def answer_status(models: ModelsService, *, spec: ModelSpec) -> HttpResponse:
     """The states of a model's versions, newest first."""
-    statuses = [
-        VersionStatus(
-            version=status.version,
-            state=WIRE_STATES[status.state],
-            code=status.error.code if status.error else Code.OK,
-            message=status.error.message if status.error else "",
-        )
-        for status in models.statuses(spec)
-    ]
+    statuses = [_as_wire_status(status) for status in models.statuses(spec)]
     return HttpResponse(200, encode_model_status(statuses))
 
 
@@ -25,3 +31,18 @@ def answer_metadata(models: ModelsService, *, spec: ModelSpec) -> HttpResponse:
     """The signatures of a loaded version."""
     metadata = models.metadata(spec)
     return HttpResponse(200, encode_metadata(metadata.servable_id, signatures=metadata.signatures))
+
+
+def _describe(model: ListedModel, *, with_paths: bool) -> ModelEntry:
+    versions = [(_as_wire_status(v.status), v.labels, v.signature_names) for v in model.versions]
+    base_path = model.base_path if with_paths else ""
+    return ModelEntry(model.name, versions, model.problem, base_path)
+
+
+def _as_wire_status(status: version_record.VersionStatus) -> VersionStatus:
+    return VersionStatus(
+        version=status.version,
+        state=WIRE_STATES[status.state],
+        code=status.error.code if status.error else Code.OK,
+        message=status.error.message if status.error else "",
+    )

@@ -16,6 +16,8 @@ _FLAGS = re.IGNORECASE | re.ASCII
 _INFERENCE = re.compile(
     _MODEL.format(name="/(?P<name>[^/:]+)") + ":(?P<verb>classify|regress|predict)", _FLAGS
 )
+_RECORDING = re.compile(_MODEL.format(name="/(?P<name>[^/:]+)") + ":record_warmup", _FLAGS)
+_LISTING_PATH = f"{API_PREFIX}models"
 _QUESTION = re.compile(
     _MODEL.format(name="(?:/(?P<name>[^/:]+))?") + "(?:/(?P<verb>metadata))?", _FLAGS
 )
@@ -44,16 +46,33 @@ def find_route(method: str, *, path: str) -> Route | None:
     match = pattern.fullmatch(path.removesuffix("/")) if pattern is not None else None
     if match is None:
         return None
-    parts = match.groupdict()
-    if parts["name"] is None:
+    if match["name"] is None:
         raise InvalidArgument("Missing model name in request.")
-    label = parts["label"]
-    spec = ModelSpec(
-        ModelName(unquote(parts["name"])),
-        version=_parse_version(parts["version"]),
+    return Route((match["verb"] or "status").lower(), _parse_spec(match))
+
+
+def is_listing(method: str, *, path: str) -> bool:
+    """Whether a method and path (no query) ask for all models, which the original refuses."""
+    return method == "GET" and path.removesuffix("/").lower() == _LISTING_PATH
+
+
+def find_recording(path: str) -> ModelSpec | None:
+    """The model whose requests a path of the admin port asks to record; None if there is none.
+
+    Raises:
+        InvalidArgument: a version that is no int64.
+    """
+    match = _RECORDING.fullmatch(path)
+    return _parse_spec(match) if match is not None else None
+
+
+def _parse_spec(match: re.Match[str]) -> ModelSpec:
+    label = match["label"]
+    return ModelSpec(
+        ModelName(unquote(match["name"])),
+        version=_parse_version(match["version"]),
         label=None if label is None else VersionLabel(unquote(label)),
     )
-    return Route((parts["verb"] or "status").lower(), spec)
 
 
 def _parse_version(digits: str | None) -> Version | None:

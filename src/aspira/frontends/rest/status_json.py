@@ -38,6 +38,24 @@ def encode_model_status(statuses: Sequence[VersionStatus]) -> bytes:
     return f"{_print_message({'model_version_status': entries})}\n".encode()
 
 
+@dataclass(frozen=True, slots=True)
+class ModelEntry:
+    """What is told about one model in a listing; what is empty is left out.
+
+    `versions` has, for each, its status, labels and signature names.
+    """
+
+    name: str
+    versions: Sequence[tuple[VersionStatus, Sequence[str], Sequence[str]]]
+    problem: str = ""
+    base_path: str = ""
+
+
+def encode_listing(entries: Sequence[ModelEntry]) -> bytes:
+    """The body that lists models, in the style of a status; the original has no such thing."""
+    return f"{_print_message({'models': [_describe_entry(e) for e in entries]})}\n".encode()
+
+
 def encode_metadata(servable_id: ServableId, *, signatures: Mapping[str, Signature]) -> bytes:
     """The body that answers a metadata request: two printed messages inside a frame of text."""
     spec = {
@@ -50,6 +68,22 @@ def encode_metadata(servable_id: ServableId, *, signatures: Mapping[str, Signatu
         f'{{\n"model_spec":{_print_message(spec)}\n,\n'
         f'"metadata": {{"signature_def": {_print_message({"signature_def": described})}\n}}\n}}\n'
     ).encode()
+
+
+def _describe_entry(entry: ModelEntry) -> dict[str, object]:
+    told = {"base_path": entry.base_path, "unavailable": entry.problem}
+    return {
+        "name": entry.name,
+        **{key: text for key, text in told.items() if text},
+        "model_version_status": [
+            {
+                **_describe_status(status),
+                "version_labels": list(labels),
+                "signature_names": list(signature_names),
+            }
+            for status, labels, signature_names in entry.versions
+        ],
+    }
 
 
 def _describe_status(status: VersionStatus) -> dict[str, object]:

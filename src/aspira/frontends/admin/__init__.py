@@ -1,0 +1,1 @@
+"""The admin port: what orchestrators and operators ask, before and while models are served."""
