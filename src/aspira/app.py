@@ -14,6 +14,7 @@ from aspira.batching.servable import BatchedServable
 from aspira.contracts.clock import SystemClock
 from aspira.contracts.events import EventBus
 from aspira.contracts.identity import ModelName
+from aspira.contracts.servable import Served
 from aspira.contracts.tensors import Tensors
 from aspira.frontends.admin.handler import AdminHandler, AdminServices
 from aspira.frontends.admin.listener import AdminListener
@@ -31,6 +32,7 @@ from aspira.frontends.rest.asgi import RestApplication
 from aspira.frontends.rest.handler import MetricsPage, RestHandler
 from aspira.lifecycle.filesystem_source import FilesystemSource, MonitoredModel
 from aspira.lifecycle.manager import Manager
+from aspira.llm.model_source import FindLanguageModel, find_language_model
 from aspira.observability.logging import EventLogger
 from aspira.observability.subscribers import ServingMetrics
 from aspira.platforms import Platforms, RuntimeLoaders, make_runtime_loader
@@ -59,8 +61,8 @@ _logger = logging.getLogger(__name__)
 class Server:
     """All parts of a running server. Built and used on one event loop.
 
-    `make_runtime_loader` decides what a version directory is loaded with; tests and benchmarks
-    put toys there. `admin` is the admin port, if it is open.
+    `make_runtime_loader` decides what a version directory is loaded with, unless
+    `find_language_model` finds a language model in it; tests and benchmarks put toys there. `admin` is the admin port, if it is open.
     """
 
     def __init__(
@@ -68,6 +70,7 @@ class Server:
         settings: Settings,
         *,
         make_runtime_loader: RuntimeLoaders = make_runtime_loader,
+        find_language_model: FindLanguageModel = find_language_model,
         admin: AdminListener | None = None,
     ) -> None:
         self._settings = settings
@@ -84,8 +87,9 @@ class Server:
             events=events,
             batching=batching,
             make_runtime_loader=make_runtime_loader,
+            find_language_model=find_language_model,
         )
-        self._manager = Manager[BatchedServable](
+        self._manager = Manager[Served](
             platforms.make_loader, options=settings.lifecycle, events=events
         )
         self._source = FilesystemSource(
@@ -200,7 +204,11 @@ class Server:
         return None
 
     def _render_metrics(self) -> bytes:
-        queues = [(servable_id, one.statistics()) for servable_id, one in self._manager.ready()]
+        queues = [
+            (servable_id, servable.statistics())
+            for servable_id, servable in self._manager.ready()
+            if isinstance(servable, BatchedServable)
+        ]
         return self._metrics.render(queues)
 
     def _collect_methods(self, inference: InferenceService, *, events: EventBus) -> Methods:

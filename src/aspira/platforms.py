@@ -6,10 +6,12 @@ from typing import Protocol
 from aspira.batching.context import BatchingContext
 from aspira.batching.loader import BatchingLoader
 from aspira.batching.parameters import ParametersFinder
-from aspira.batching.servable import BatchedServable
 from aspira.contracts.events import EventBus
 from aspira.contracts.identity import ServableId
-from aspira.contracts.servable import Loader, Servable
+from aspira.contracts.servable import Loader, Servable, Served
+from aspira.llm.cache_budget import CacheBudget
+from aspira.llm.loader import LanguageModelContext, LanguageModelLoader
+from aspira.llm.model_source import FindLanguageModel
 from aspira.runtimes.litert import MODEL_FILE, LitertLoader
 from aspira.runtimes.tensorflow import TensorflowLoader
 from aspira.settings import Settings
@@ -47,8 +49,34 @@ class FilePreference:
         return loader.load()
 
 
+class LanguageModelChoice:
+    """Chooses a loader at each load, by whether a language model is there."""
+
+    def __init__(
+        self,
+        path: Path,
+        *,
+        servable_id: ServableId,
+        find: FindLanguageModel,
+        context: LanguageModelContext,
+        otherwise: Loader[Served],
+    ) -> None:
+        self._path = path
+        self._servable_id = servable_id
+        self._find = find
+        self._context = context
+        self._otherwise = otherwise
+
+    def load(self) -> Served:
+        source = self._find(self._path)
+        if source is None:
+            return self._otherwise.load()
+        loader = LanguageModelLoader(source, servable_id=self._servable_id, context=self._context)
+        return loader.load()
+
+
 class Platforms:
-    """Makes loaders whose servables are batched; passed to the lifecycle manager.
+    """Makes loaders whose servables are batched, or stream; passed to the lifecycle manager.
 
     Raises:
         ServingError: the file of batching parameters cannot be used.
@@ -61,21 +89,33 @@ class Platforms:
         events: EventBus,
         batching: BatchingContext,
         make_runtime_loader: RuntimeLoaders,
+        find_language_model: FindLanguageModel,
     ) -> None:
         self._settings = settings
         self._events = events
         self._batching = batching
         self._parameters_finder = ParametersFinder(settings.batching)
         self._make_runtime_loader = make_runtime_loader
+        self._find_language_model = find_language_model
+        self._language_models = LanguageModelContext(
+            batching.clock, events, CacheBudget(settings.language_models.cache_budget_mib)
+        )
 
-    def make_loader(self, servable_id: ServableId, *, path: Path) -> Loader[BatchedServable]:
+    def make_loader(self, servable_id: ServableId, *, path: Path) -> Loader[Served]:
         """The loader of one version."""
         loader = self._make_runtime_loader(path, settings=self._settings, events=self._events)
-        return BatchingLoader(
+        batched = BatchingLoader(
             loader,
             servable_id=servable_id,
             directory=path,
             options=self._settings.batching,
             finder=self._parameters_finder,
             context=self._batching,
+        )
+        return LanguageModelChoice(
+            path,
+            servable_id=servable_id,
+            find=self._find_language_model,
+            context=self._language_models,
+            otherwise=batched,
         )

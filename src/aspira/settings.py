@@ -13,6 +13,7 @@ from aspira.frontends.grpc.options import GrpcOptions
 from aspira.frontends.listeners.options import ListenerOptions
 from aspira.frontends.rest.options import RestOptions
 from aspira.lifecycle.options import LifecycleOptions
+from aspira.llm.serving_options import LanguageModelOptions
 from aspira.runtimes.options import LitertOptions, TensorflowOptions, WarmupOptions
 from aspira.service.options import ServiceOptions
 
@@ -74,6 +75,7 @@ class Settings:
     litert: LitertOptions = field(default_factory=LitertOptions)
     warmup: WarmupOptions = field(default_factory=WarmupOptions)
     batching: BatchingOptions = field(default_factory=BatchingOptions)
+    language_models: LanguageModelOptions = field(default_factory=LanguageModelOptions)
     service: ServiceOptions = field(default_factory=ServiceOptions)
     listener: ListenerOptions = field(default_factory=ListenerOptions)
     grpc: GrpcOptions = field(default_factory=GrpcOptions)
@@ -161,6 +163,7 @@ def _check_counts(settings: Settings) -> None:
         "num_run_threads": settings.batching.num_threads,
         "max_queued_requests": settings.batching.max_queued_requests,
         "max_queued_bytes": settings.batching.max_queued_bytes,
+        "kv_cache_budget_mib": settings.language_models.cache_budget_mib,
     }
     for flag, count in counts.items():
         if count < 0:

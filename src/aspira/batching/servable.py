@@ -10,7 +10,7 @@ from aspira.batching.execution import BatchRunner
 from aspira.batching.options import BatchingOptions, BatchingParameters
 from aspira.batching.queue import Kind, Work
 from aspira.batching.scheduler import BatchingStatistics, Scheduler
-from aspira.contracts.errors import InvalidArgument
+from aspira.contracts.errors import InvalidArgument, ServingError
 from aspira.contracts.identity import ServableId
 from aspira.contracts.servable import Servable
 from aspira.contracts.signatures import Signature
@@ -49,6 +49,14 @@ class BatchedServable:
     @property
     def signatures(self) -> Mapping[str, Signature]:
         return self._servable.signatures
+
+    @property
+    def signature_advice(self) -> str:
+        return ""
+
+    def find_problem(self) -> ServingError | None:
+        """See `Served`. A queue that is not served shows in its requests' deadlines."""
+        return None
 
     def statistics(self) -> BatchingStatistics:
         """What waits, and what was learned of the model's runs."""

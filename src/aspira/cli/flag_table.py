@@ -148,4 +148,10 @@ def _own_flags() -> tuple[Flag, ...]:
              "Requests of one model version that may wait when they are not batched."),
         Flag("max_queued_bytes", "batching.max_queued_bytes", 2**30,
              "Bytes of inputs of one model version that may wait."),
+        Flag("kv_cache_budget_mib", "language_models.cache_budget_mib", 4096,
+             "Memory for the KV caches of all language models together, in MiB. 0 is no limit."),
+        Flag("stream_drain_seconds", "language_models.stream_drain_s", 60.0,
+             "How long streams of a language model's replaced version may go on."),
+        Flag("stream_keep_alive_seconds", "language_models.keep_alive_s", 10.0,
+             "Silence in a token stream after which a comment shows that it goes on."),
     )  # fmt: skip

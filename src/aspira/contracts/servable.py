@@ -1,8 +1,10 @@
-"""The two protocols a framework implements: a Loader for one version, and the Servable it loads."""
+"""Versions as protocols: what a framework implements, a Loader and the Servable that it loads, and
+what services see of a version that is ready, whatever kind it is."""
 
 from collections.abc import Mapping
 from typing import Protocol, TypeVar
 
+from aspira.contracts.errors import ServingError
 from aspira.contracts.signatures import Signature
 from aspira.contracts.tensors import Tensors
 
@@ -25,6 +27,44 @@ class Servable(Protocol):
 
     def unload(self) -> None:
         """Free everything. Called once, after the last `run` has returned."""
+        ...
+
+
+class Served(Protocol):
+    """A ready version as services see it. Event loop only, but for `unload`."""
+
+    @property
+    def signatures(self) -> Mapping[str, Signature]:
+        """What `run` can be asked for; a language model has none."""
+        ...
+
+    @property
+    def signature_advice(self) -> str:
+        """Follows the message that a signature is not there: what to ask instead. Often empty."""
+        ...
+
+    def find_problem(self) -> ServingError | None:
+        """Why it cannot answer although it is loaded, if so. Costs nothing."""
+        ...
+
+    async def run(
+        self,
+        signature_name: str,
+        *,
+        inputs: Tensors,
+        outputs: tuple[str, ...],
+        deadline: float | None,
+        priority: int = 0,
+    ) -> Tensors:
+        """Run one signature, or give up at the deadline.
+
+        Raises:
+            ServingError: the deadline passed, it would wait too long, or it failed.
+        """
+        ...
+
+    def unload(self) -> None:
+        """Free everything. Blocks."""
         ...
 
 

@@ -68,6 +68,11 @@ class Engine:
         return self._intake.max_context
 
     @property
+    def vocab_size(self) -> int:
+        """The length of a row of logits: no token id is above it."""
+        return self._intake.vocab_size
+
+    @property
     def statistics(self) -> GenerationStatistics:
         """The state after the last step, and the totals so far. From any thread."""
         return replace(

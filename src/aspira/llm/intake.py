@@ -20,7 +20,7 @@ class Intake:
         self, runner: Runner, *, vocabulary: Vocabulary | None, options: EngineOptions
     ) -> None:
         self.max_context = min(runner.max_context, runner.num_blocks * runner.block_size)
-        self._vocab_size = runner.vocab_size
+        self.vocab_size = runner.vocab_size
         self._vocabulary = vocabulary
         self._options = options
         self._numbers = count()
@@ -39,7 +39,7 @@ class Intake:
         """
         max_tokens = check_request(
             request,
-            vocab_size=self._vocab_size,
+            vocab_size=self.vocab_size,
             max_context=self.max_context,
             max_choices=self._options.max_choices,
         )

@@ -57,6 +57,21 @@ class Tokenizer:
         text: str = self._backend.decode(ids, skip_special_tokens=skips_special)
         return text
 
+    @property
+    def is_byte_level(self) -> bool:
+        """Whether tokens spell bytes by GPT-2's table of characters."""
+        return "ByteLevel" in repr(self._backend.decoder)
+
+    def token(self, token_id: int) -> str | None:
+        """A token as the vocabulary spells it, if there is such an id."""
+        found: str | None = self._backend.id_to_token(token_id)
+        return found
+
+    def added_tokens(self) -> dict[int, bool]:
+        """Tokens that are cut out of text before all else; true for those with a meaning."""
+        added = self._backend.get_added_tokens_decoder()
+        return {token_id: bool(token.special) for token_id, token in added.items()}
+
     def token_id(self, token: str) -> int | None:
         """The id of a token, if there is such a token."""
         found: int | None = self._backend.token_to_id(token)

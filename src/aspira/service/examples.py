@@ -120,7 +120,8 @@ async def _infer(
     with inference.lease(spec) as lease:
         signature = lease.servable.signatures.get(name)
         if signature is None:
-            raise InvalidArgument(f"No signature was found with the name: {name}")
+            advice = lease.servable.signature_advice
+            raise InvalidArgument(f"No signature was found with the name: {name}{advice}")
         is_name_checked = inference.is_method_name_checked
         outputs = _choose_outputs(signature, method=method, is_name_checked=is_name_checked)
         plan = _Plan(name, method, outputs)
@@ -164,7 +165,8 @@ def _plan_tasks(
         seen.add(name)
         signature = lease.servable.signatures.get(name)
         if signature is None:
-            raise InvalidArgument(f"Requested signature not found in model graph: {name}")
+            advice = lease.servable.signature_advice
+            raise InvalidArgument(f"Requested signature not found in model graph: {name}{advice}")
         method = _METHODS.get(method_name)
         if method is None:
             raise Unimplemented(f"Unsupported signature method_name: {method_name}")

@@ -2,10 +2,10 @@
 
 from dataclasses import dataclass
 
-from aspira.batching.servable import BatchedServable
 from aspira.contracts.errors import FailedPrecondition, Internal
 from aspira.contracts.identity import DEFAULT_SIGNATURE_NAME, ModelSpec
 from aspira.contracts.inference import PredictRequest, PredictResponse
+from aspira.contracts.servable import Served
 from aspira.contracts.signatures import (
     CLASSIFY_METHOD,
     PREDICT_METHOD,
@@ -18,7 +18,7 @@ from aspira.routing.table import RoutingTable, choose_version
 from aspira.service.recorder import Recorder
 from aspira.wire.prediction_log import LogKind
 
-ServableLease = Lease[BatchedServable]
+ServableLease = Lease[Served]
 
 _PREDICT_METHODS = (PREDICT_METHOD, CLASSIFY_METHOD, REGRESS_METHOD)
 
@@ -39,7 +39,7 @@ class InferenceService:
 
     def __init__(
         self,
-        manager: Manager[BatchedServable],
+        manager: Manager[Served],
         *,
         router: Router,
         is_method_name_checked: bool = False,
@@ -76,7 +76,8 @@ class InferenceService:
         name = request.spec.signature_name or DEFAULT_SIGNATURE_NAME
         signature = lease.servable.signatures.get(name)
         if signature is None:
-            raise FailedPrecondition(f'Serving signature key "{name}" not found.')
+            advice = lease.servable.signature_advice
+            raise FailedPrecondition(f'Serving signature key "{name}" not found.{advice}')
         if self.is_method_name_checked:
             _check_method_name(signature)
         outputs = await lease.servable.run(

@@ -5,9 +5,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 
-from aspira.batching.servable import BatchedServable
 from aspira.contracts.errors import FailedPrecondition, NotFound, ServingError, Unknown
 from aspira.contracts.identity import ModelName, ModelSpec, ServableId, Version
+from aspira.contracts.servable import Served
 from aspira.contracts.signatures import Signature
 from aspira.lifecycle.filesystem_source import FilesystemSource
 from aspira.lifecycle.manager import Manager
@@ -44,7 +44,7 @@ class ModelsService:
 
     def __init__(
         self,
-        manager: Manager[BatchedServable],
+        manager: Manager[Served],
         *,
         source: FilesystemSource,
         router: Router,
@@ -114,11 +114,16 @@ class ModelsService:
         return not self._configs or len(self.unavailable()) < len(self._configs)
 
     def unavailable(self) -> dict[ModelName, str]:
-        """The configured models with no ready version, each with what is known of the reason."""
+        """The configured models that no version can answer for, with what is known of the reason."""
+        able = {
+            servable_id.name
+            for servable_id, servable in self._manager.ready()
+            if servable.find_problem() is None
+        }
         return {
             name: self._reason(name)
             for name in self._configs
-            if not any(s.state is VersionState.READY for s in self._manager.statuses(name))
+            if name not in able
         }
 
     def statuses(self, spec: ModelSpec) -> list[VersionStatus]:
@@ -182,6 +187,10 @@ class ModelsService:
 
     def _reason(self, name: ModelName) -> str:
         listing = self._source.listing(name)
+        for servable_id, servable in self._manager.ready():
+            problem = servable.find_problem() if servable_id.name == name else None
+            if problem is not None:
+                return _due_to(servable_id, error=problem)
         for status in self._manager.statuses(name):
             if status.error is not None:
                 return _due_to(ServableId(name, status.version), error=status.error)

@@ -29,7 +29,10 @@ async def answer_predict(
     with inference.lease(spec) as lease:
         signature = lease.servable.signatures.get(name)
         if signature is None:
-            raise InvalidArgument(f'Serving signature name: "{name}" not found in signature def')
+            advice = lease.servable.signature_advice
+            raise InvalidArgument(
+                f'Serving signature name: "{name}" not found in signature def{advice}'
+            )
         if num_bytes < LARGE_BYTES:
             decoded = decode_inputs(body, signature=signature)
         else:

@@ -1,0 +1,124 @@
+"""Makes one version of a language model ready: reads it, starts its engine, warms it up."""
+
+import asyncio
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+
+from aspira.contracts.clock import Clock
+from aspira.contracts.errors import ServingError
+from aspira.contracts.events import EventBus, GenerationEvent
+from aspira.contracts.generation import GenerateRequest, SamplingParameters, StopRules
+from aspira.contracts.identity import ServableId
+from aspira.llm.assembly import start_engine
+from aspira.llm.cache_budget import CacheBudget
+from aspira.llm.engine import Engine
+from aspira.llm.model_source import LanguageModelSource
+from aspira.llm.model_text import ChatPrompt, ModelText
+from aspira.llm.runner import MakeRunner, Runner
+from aspira.llm.servable import LanguageModel
+
+_WARM_UP_TOKENS = 4
+_WARM_UP_SALT = "warm-up"
+"""Requests of users never find what warm-up left in the cache."""
+
+
+@dataclass(frozen=True, slots=True)
+class LanguageModelContext:
+    """What the language models of one server share."""
+
+    clock: Clock
+    events: EventBus
+    budget: CacheBudget
+
+
+class LanguageModelLoader:
+    """See `Loader`."""
+
+    def __init__(
+        self,
+        source: LanguageModelSource,
+        *,
+        servable_id: ServableId,
+        context: LanguageModelContext,
+    ) -> None:
+        self._source = source
+        self._servable_id = servable_id
+        self._context = context
+
+    def load(self) -> LanguageModel:
+        budget = self._context.budget
+        cache_mib = budget.take(self._source.options.decoder.cache_mib)
+        try:
+            return self._load(cache_mib, release=lambda: budget.give_back(cache_mib))
+        except BaseException:
+            budget.give_back(cache_mib)
+            raise
+
+    def _load(self, cache_mib: int, *, release: Callable[[], None]) -> LanguageModel:
+        def make_runner() -> Runner:
+            return self._source.make_runner(cache_mib=cache_mib)
+
+        runner = make_runner()
+        try:
+            max_tokens = min(runner.max_context, runner.num_blocks * runner.block_size)
+            text = self._source.make_text(max_tokens=max_tokens)
+        except BaseException:
+            runner.close()
+            raise
+        publication = _Publication(self._context.events)
+        engine = start_engine(
+            _first_this(runner, then=make_runner),
+            servable_id=self._servable_id,
+            vocabulary=text.vocabulary,
+            options=self._source.options.engine,
+            clock=self._context.clock,
+            publish=publication.publish,
+        )
+        try:
+            asyncio.run(self._warm_up(engine, text=text))
+        except BaseException:
+            engine.close(drain_s=0.0)
+            raise
+        publication.is_on = True
+        times = self._source.options.limits.as_time_limits()
+        return LanguageModel(engine, text=text, times=times, release=release)
+
+    async def _warm_up(self, engine: Engine, *, text: ModelText) -> None:
+        """A prompt that fills a step, and a few tokens after it, by the way of every request.
+
+        The template is used for the first time too; one that refuses our message may like others.
+        """
+        with suppress(ServingError):
+            text.encode(ChatPrompt([{"role": "user", "content": "Hello"}]))
+        longest = engine.max_context - _WARM_UP_TOKENS
+        num_tokens = max(1, min(self._source.options.engine.max_step_tokens, longest))
+        request = GenerateRequest(
+            tuple(index % text.vocabulary.vocab_size for index in range(num_tokens)),
+            self._context.clock.now(),
+            min(_WARM_UP_TOKENS, engine.max_context - num_tokens),
+            sampling=SamplingParameters(temperature=0.0),
+            stops=StopRules(ignore_eos=True),
+            cache_salt=_WARM_UP_SALT,
+        )
+        async with engine.submit(request) as stream:
+            async for _ in stream:
+                pass
+
+
+class _Publication:
+    """Keeps quiet while the model warms up: that is no traffic."""
+
+    def __init__(self, events: EventBus) -> None:
+        self._events = events
+        self.is_on = False
+
+    def publish(self, event: GenerationEvent) -> None:
+        if self.is_on:
+            self._events.publish_generation(event)
+
+
+def _first_this(runner: Runner, *, then: MakeRunner) -> MakeRunner:
+    """Hands out a runner that is made already, and makes others later."""
+    ready = [runner]
+    return lambda: ready.pop() if ready else then()

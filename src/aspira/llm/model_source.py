@@ -1,0 +1,101 @@
+"""A language model that is yet to be loaded: its options, and what makes its parts."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Protocol
+
+from aspira.contracts.errors import InvalidArgument
+from aspira.llm.decoder_loading import load_runner
+from aspira.llm.decoders.options import DecoderOptions
+from aspira.llm.model_files import (
+    OPTIONS_FILE,
+    ModelFiles,
+    find_model_files,
+    make_options,
+    read_options,
+)
+from aspira.llm.model_text import ModelText, load_text
+from aspira.llm.options import EngineOptions
+from aspira.llm.runner import Runner
+from aspira.llm.serving_options import RequestLimits
+
+
+@dataclass(frozen=True, slots=True)
+class SourceOptions:
+    """The tables of a model's options file."""
+
+    decoder: DecoderOptions = DecoderOptions()
+    engine: EngineOptions = EngineOptions()
+    limits: RequestLimits = RequestLimits()
+
+
+class LanguageModelSource(Protocol):
+    """One version, found on disk. Its methods block, for seconds, and take much memory."""
+
+    @property
+    def options(self) -> SourceOptions: ...
+
+    def make_runner(self, *, cache_mib: int) -> Runner:
+        """A decoder with a cache of this size.
+
+        Raises:
+            ServingError: a file cannot be read, or is not served.
+        """
+        ...
+
+    def make_text(self, *, max_tokens: int) -> ModelText:
+        """Its tokenizer and template. `max_tokens` is the context that there is room for.
+
+        Raises:
+            ServingError: a file cannot be read, or is not served.
+        """
+        ...
+
+
+class FindLanguageModel(Protocol):
+    """Looks into a version directory; None where there is something else.
+
+    Raises:
+        ServingError: it is a language model, and cannot be served as it is.
+    """
+
+    def __call__(self, path: Path) -> LanguageModelSource | None: ...
+
+
+class FileSource:
+    """The files of a version directory."""
+
+    def __init__(self, files: ModelFiles, *, options: SourceOptions) -> None:
+        self._files = files
+        self._options = options
+
+    @property
+    def options(self) -> SourceOptions:
+        return self._options
+
+    def make_runner(self, *, cache_mib: int) -> Runner:
+        return load_runner(self._files, options=replace(self._options.decoder, cache_mib=cache_mib))
+
+    def make_text(self, *, max_tokens: int) -> ModelText:
+        return load_text(self._files, max_tokens=max_tokens)
+
+
+def find_language_model(path: Path) -> FileSource | None:
+    """See `FindLanguageModel`."""
+    files = find_model_files(path)
+    if files is None:
+        return None
+    return FileSource(files, options=_decode_options(read_options(files)))
+
+
+def _decode_options(tables: Mapping[str, Mapping[str, Any]]) -> SourceOptions:
+    known = ("decoder", "engine", "limits")
+    for name in tables:
+        if name not in known:
+            raise InvalidArgument(f"{OPTIONS_FILE} has no table [{name}]; it knows {known}")
+    return SourceOptions(
+        make_options(DecoderOptions, table=tables.get("decoder", {}), name="decoder"),
+        make_options(EngineOptions, table=tables.get("engine", {}), name="engine"),
+        make_options(RequestLimits, table=tables.get("limits", {}), name="limits"),
+    )

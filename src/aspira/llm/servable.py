@@ -1,0 +1,133 @@
+"""A loaded version of a language model: text to tokens on a pool, tokens to a stream."""
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from types import MappingProxyType
+
+from aspira.contracts.errors import FailedPrecondition, ServingError
+from aspira.contracts.generation import (
+    GenerateRequest,
+    GenerationStatistics,
+    Grammar,
+    TimeLimits,
+    TokenId,
+)
+from aspira.contracts.signatures import Signature
+from aspira.contracts.tensors import Tensors
+from aspira.llm.constraints import MakeConstraint
+from aspira.llm.engine import Engine
+from aspira.llm.grammar_compiler import GrammarCompiler
+from aspira.llm.model_text import ModelText, Prompt, TokenPrompt
+from aspira.llm.streams import TokenStream
+
+_ADVICE = (
+    " This is a language model, which has no signatures: ask /v1/chat/completions or "
+    "/v1/completions."
+)
+_NO_SIGNATURES: Mapping[str, Signature] = MappingProxyType({})
+
+
+class LanguageModel:
+    """See `Served`. Event loop only, but for `unload` and `statistics`."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        *,
+        text: ModelText,
+        times: TimeLimits,
+        release: Callable[[], None],
+    ) -> None:
+        """`times` limit each request; `release` is called once all memory is free."""
+        self._engine = engine
+        self._text = text
+        self._release = release
+        self._compiler: GrammarCompiler | None = None
+        self._making_compiler = asyncio.Lock()
+        self.times = times
+
+    @property
+    def signatures(self) -> Mapping[str, Signature]:
+        return _NO_SIGNATURES
+
+    @property
+    def signature_advice(self) -> str:
+        return _ADVICE
+
+    @property
+    def max_context(self) -> int:
+        """The most tokens that prompt and output can have together."""
+        return self._engine.max_context
+
+    @property
+    def statistics(self) -> GenerationStatistics:
+        """The engine's state and totals. From any thread."""
+        return self._engine.statistics
+
+    def find_problem(self) -> ServingError | None:
+        return self._engine.find_problem()
+
+    async def encode(self, prompt: Prompt) -> TokenPrompt:
+        """The tokens of a prompt, made on the loop's pool.
+
+        Raises:
+            ServingError: the prompt is refused.
+        """
+        if isinstance(prompt, tuple):
+            return prompt
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(None, partial(self._text.encode, prompt))
+
+    async def decode(self, token_ids: Sequence[TokenId]) -> str:
+        """The text of tokens, the special ones included, made on the loop's pool."""
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(None, partial(self._text.decode, token_ids))
+
+    def describe_token(self, token_id: TokenId) -> tuple[str, bytes | None]:
+        """A token's text, and its bytes, which alone may be no text; a special one has none."""
+        spelled = self._text.vocabulary.token_bytes(token_id)
+        if spelled is None:
+            return self._text.decode([token_id]), None
+        return spelled.decode("utf-8", "replace"), spelled
+
+    async def compile(self, grammar: Grammar) -> MakeConstraint:
+        """What restricts output to a grammar.
+
+        Raises:
+            InvalidArgument: it is wrong, too large, or takes too long to compile.
+            FailedPrecondition: grammars are not installed.
+        """
+        async with self._making_compiler:
+            if self._compiler is None:
+                loop = asyncio.get_running_loop()
+                self._compiler = await loop.run_in_executor(None, self._make_compiler)
+        return await self._compiler.compile(grammar)
+
+    def submit(
+        self, request: GenerateRequest, *, make_constraint: MakeConstraint | None = None
+    ) -> TokenStream:
+        """See `Engine.submit`."""
+        return self._engine.submit(request, make_constraint=make_constraint)
+
+    async def run(
+        self,
+        signature_name: str,  # noqa: ARG002
+        *,
+        inputs: Tensors,  # noqa: ARG002
+        outputs: tuple[str, ...],  # noqa: ARG002
+        deadline: float | None,  # noqa: ARG002
+        priority: int = 0,  # noqa: ARG002
+    ) -> Tensors:
+        """There is nothing to run: no signature can be found."""
+        raise FailedPrecondition(_ADVICE.strip())
+
+    def unload(self) -> None:
+        """End the engine and free its memory. Whoever streams has leased the version, so none do."""
+        try:
+            self._engine.close(drain_s=0.0)
+        finally:
+            self._release()
+
+    def _make_compiler(self) -> GrammarCompiler:
+        return GrammarCompiler(self._text.vocabulary, vocab_size=self._engine.vocab_size)
