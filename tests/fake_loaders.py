@@ -23,6 +23,9 @@ class FakeServable:
         self.unload_gate = threading.Event()
         self.unload_gate.set()
 
+    def find_problem(self) -> None:
+        return None
+
     def unload(self) -> None:
         assert self.unload_gate.wait(_PATIENCE_S)
         self.num_unloads += 1

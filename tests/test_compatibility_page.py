@@ -14,6 +14,9 @@ OWN = {"host", "listener", "num_run_threads", "shutdown_grace_seconds"} | {
     "latency_target_ms",
     "max_queued_requests",
     "max_queued_bytes",
+    "kv_cache_budget_mib",
+    "stream_drain_seconds",
+    "stream_keep_alive_seconds",
 }
 
 

@@ -18,6 +18,7 @@ from aspira.contracts.servable import Served
 from aspira.contracts.tensors import Tensors
 from aspira.frontends.admin.handler import AdminHandler, AdminServices
 from aspira.frontends.admin.listener import AdminListener
+from aspira.frontends.asgi import Application
 from aspira.frontends.grpc.asgi import GrpcApplication
 from aspira.frontends.grpc.examples import ExamplesServicer
 from aspira.frontends.grpc.health import HealthServicer
@@ -28,6 +29,8 @@ from aspira.frontends.grpc.profiler import ProfilerServicer
 from aspira.frontends.grpc.reflection import reflection_methods
 from aspira.frontends.listeners.dispatch import Dispatcher, answer_rest_is_off
 from aspira.frontends.listeners.tls import make_ssl_context, read_tls
+from aspira.frontends.openai.asgi import OpenaiApplication
+from aspira.frontends.openai.endpoints import Endpoints
 from aspira.frontends.rest.asgi import RestApplication
 from aspira.frontends.rest.handler import MetricsPage, RestHandler
 from aspira.lifecycle.filesystem_source import FilesystemSource, MonitoredModel
@@ -39,6 +42,7 @@ from aspira.platforms import Platforms, RuntimeLoaders, make_runtime_loader
 from aspira.routing.table import RoutingTable
 from aspira.service.config_watch import ConfigWatch
 from aspira.service.drain import RequestGate
+from aspira.service.generation import GenerationService
 from aspira.service.inference import InferenceService, Router
 from aspira.service.model_config import (
     ModelConfigs,
@@ -54,6 +58,8 @@ from aspira.wire.monitoring_config import make_monitoring_config
 from aspira.wire.text_format import parse_text_file, read_text_file
 
 _UNLOAD_S = 3.0
+_LAST_ERRORS_S = 1.0
+"""Of the grace period, for streams that it cuts short to tell their clients so."""
 
 _logger = logging.getLogger(__name__)
 
@@ -62,7 +68,8 @@ class Server:
     """All parts of a running server. Built and used on one event loop.
 
     `make_runtime_loader` decides what a version directory is loaded with, unless
-    `find_language_model` finds a language model in it; tests and benchmarks put toys there. `admin` is the admin port, if it is open.
+    `find_language_model` finds a language model in it; tests and benchmarks put toys there.
+    `admin` is the admin port, if it is open.
     """
 
     def __init__(
@@ -124,9 +131,11 @@ class Server:
             clock=clock,
             metrics=_metrics_page(settings.process, render=self._render_metrics),
         )
-        self.rest_application = RestApplication(
-            rest, gate=self.gate, clock=clock, options=settings.rest
+        self._generation = GenerationService(
+            inference.lease, stream_drain_s=settings.language_models.stream_drain_s
         )
+        events.subscribe_lifecycle(self._generation.on_lifecycle)
+        self.rest_application = self._make_rest_application(rest, events=events)
         self.application = Dispatcher(
             grpc=GrpcApplication(self.methods, gate=self.gate, clock=clock),
             rest=self.rest_application if settings.listener.rest_port else answer_rest_is_off,
@@ -156,6 +165,7 @@ class Server:
         self.gate.close()
         self._recording.finish()
         self._profiling.stop()
+        self._generation.end_streams_after(max(grace_s - _LAST_ERRORS_S, 0.0))
         try:
             async with asyncio.timeout(grace_s):
                 await self._config_watch.stop()
@@ -210,6 +220,18 @@ class Server:
             if isinstance(servable, BatchedServable)
         ]
         return self._metrics.render(queues)
+
+    def _make_rest_application(self, rest: RestHandler, *, events: EventBus) -> Application:
+        """OpenAI's paths, and TensorFlow Serving's for all else."""
+        options = self._settings.rest
+        return OpenaiApplication(
+            Endpoints(self._generation, keep_alive_s=self._settings.language_models.keep_alive_s),
+            otherwise=RestApplication(rest, gate=self.gate, clock=self.clock, options=options),
+            gate=self.gate,
+            events=events,
+            clock=self.clock,
+            is_cors_enabled=options.is_cors_enabled,
+        )
 
     def _collect_methods(self, inference: InferenceService, *, events: EventBus) -> Methods:
         prediction = PredictionServicer(

@@ -64,6 +64,9 @@ OWN_FLAGS = {"host", "listener", "shutdown_grace_seconds", "num_run_threads"} | 
     "latency_target_ms",
     "max_queued_requests",
     "max_queued_bytes",
+    "kv_cache_budget_mib",
+    "stream_drain_seconds",
+    "stream_keep_alive_seconds",
 }
 
 

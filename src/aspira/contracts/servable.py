@@ -1,5 +1,8 @@
-"""Versions as protocols: what a framework implements, a Loader and the Servable that it loads, and
-what services see of a version that is ready, whatever kind it is."""
+"""Versions as protocols.
+
+A framework implements two: a Loader for one version, and the Servable that it loads. `Served` is
+what services see of a version that is ready, whatever kind it is.
+"""
 
 from collections.abc import Mapping
 from typing import Protocol, TypeVar

@@ -9,8 +9,11 @@ _SMALLEST_MIB = 16
 
 
 class CacheBudget:
-    """Any thread. A cache keeps its size for life: a version that loads beside another gets what
-    is left, and the next one what that other gives back."""
+    """Any thread.
+
+    A cache keeps its size for life: a version that loads beside another gets what is left, and the
+    next one what that other gives back.
+    """
 
     def __init__(self, budget_mib: int) -> None:
         """`budget_mib` of 0 is no limit."""

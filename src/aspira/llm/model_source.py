@@ -1,7 +1,7 @@
 """A language model that is yet to be loaded: its options, and what makes its parts."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -25,9 +25,9 @@ from aspira.llm.serving_options import RequestLimits
 class SourceOptions:
     """The tables of a model's options file."""
 
-    decoder: DecoderOptions = DecoderOptions()
-    engine: EngineOptions = EngineOptions()
-    limits: RequestLimits = RequestLimits()
+    decoder: DecoderOptions = field(default_factory=DecoderOptions)
+    engine: EngineOptions = field(default_factory=EngineOptions)
+    limits: RequestLimits = field(default_factory=RequestLimits)
 
 
 class LanguageModelSource(Protocol):

@@ -21,10 +21,7 @@ from aspira.llm.grammar_compiler import GrammarCompiler
 from aspira.llm.model_text import ModelText, Prompt, TokenPrompt
 from aspira.llm.streams import TokenStream
 
-_ADVICE = (
-    " This is a language model, which has no signatures: ask /v1/chat/completions or "
-    "/v1/completions."
-)
+_ADVICE = " (it is a language model, which has none: ask /v1/chat/completions or /v1/completions)"
 _NO_SIGNATURES: Mapping[str, Signature] = MappingProxyType({})
 
 
@@ -120,10 +117,10 @@ class LanguageModel:
         priority: int = 0,  # noqa: ARG002
     ) -> Tensors:
         """There is nothing to run: no signature can be found."""
-        raise FailedPrecondition(_ADVICE.strip())
+        raise FailedPrecondition(f"There is no signature to run{_ADVICE}")
 
     def unload(self) -> None:
-        """End the engine and free its memory. Whoever streams has leased the version, so none do."""
+        """End the engine and free its memory. Nobody streams: who does has leased the version."""
         try:
             self._engine.close(drain_s=0.0)
         finally:

@@ -22,8 +22,10 @@ class LanguageModelOptions:
 
 @dataclass(frozen=True, slots=True)
 class RequestLimits:
-    """The longest waits of a model's requests, in seconds; 0 is no limit. `[limits]` of the options
-    file."""
+    """The longest waits of a model's requests, in seconds; 0 is no limit.
+
+    One field, one entry of `[limits]` in the options file.
+    """
 
     queue_s: float = 300.0
     first_token_s: float = 600.0

@@ -13,6 +13,7 @@ from aspira.lifecycle.filesystem_source import FilesystemSource
 from aspira.lifecycle.manager import Manager
 from aspira.lifecycle.version_record import VersionStatus
 from aspira.lifecycle.version_state import VersionState
+from aspira.llm.servable import LanguageModel
 from aspira.routing.table import RoutingTable, choose_version
 from aspira.service.inference import InferenceService, Router
 from aspira.service.model_config import ModelConfigs, check_transition
@@ -114,17 +115,18 @@ class ModelsService:
         return not self._configs or len(self.unavailable()) < len(self._configs)
 
     def unavailable(self) -> dict[ModelName, str]:
-        """The configured models that no version can answer for, with what is known of the reason."""
+        """The configured models of which no version can answer, each with the reason, as known."""
         able = {
             servable_id.name
             for servable_id, servable in self._manager.ready()
             if servable.find_problem() is None
         }
-        return {
-            name: self._reason(name)
-            for name in self._configs
-            if name not in able
-        }
+        return {name: self._reason(name) for name in self._configs if name not in able}
+
+    def language_models(self) -> list[ModelName]:
+        """The models that generate text, those of them that are loaded, in order of their names."""
+        ready = self._manager.ready()
+        return sorted({found.name for found, one in ready if isinstance(one, LanguageModel)})
 
     def statuses(self, spec: ModelSpec) -> list[VersionStatus]:
         """Every known version of a model, newest first, or the one that was asked for.

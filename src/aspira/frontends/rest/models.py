@@ -6,6 +6,7 @@ from aspira.frontends.rest.messages import HttpResponse
 from aspira.frontends.rest.status_json import (
     ModelEntry,
     VersionStatus,
+    describe_language_model,
     encode_listing,
     encode_metadata,
     encode_model_status,
@@ -18,13 +19,15 @@ from aspira.service.models import WIRE_STATES, ModelsService
 def answer_listing(models: ModelsService, *, with_paths: bool = False) -> HttpResponse:
     """All models; `with_paths` tells where each lies, which is nothing for clients."""
     entries = [_describe(model, with_paths=with_paths) for model in list_models(models)]
-    return HttpResponse(200, encode_listing(entries))
+    return HttpResponse(200, encode_listing(entries, generating=models.language_models()))
 
 
 def answer_status(models: ModelsService, *, spec: ModelSpec) -> HttpResponse:
     """The states of a model's versions, newest first."""
     statuses = [_as_wire_status(status) for status in models.statuses(spec)]
-    return HttpResponse(200, encode_model_status(statuses))
+    is_generating = spec.name in models.language_models()
+    card = describe_language_model(spec.name) if is_generating else {}
+    return HttpResponse(200, encode_model_status(statuses, card=card))
 
 
 def answer_metadata(models: ModelsService, *, spec: ModelSpec) -> HttpResponse:

@@ -8,6 +8,7 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 
 from aspira.contracts.errors import Code
 from aspira.contracts.identity import ServableId
@@ -20,6 +21,8 @@ _UNSAFE_CHARACTERS = re.compile(
     "\u2060-\u2064\u206a-\u206f\ufeff\ufff9-\ufffb]"
 )
 
+_NO_CARD: Mapping[str, object] = MappingProxyType({})
+
 
 @dataclass(frozen=True, slots=True)
 class VersionStatus:
@@ -31,11 +34,16 @@ class VersionStatus:
     message: str
 
 
-def encode_model_status(statuses: Sequence[VersionStatus]) -> bytes:
-    """The body that answers a status request, newest version first."""
+def encode_model_status(
+    statuses: Sequence[VersionStatus], *, card: Mapping[str, object] = _NO_CARD
+) -> bytes:
+    """The body that answers a status request, newest version first.
+
+    `card` is what OpenAI's clients look for at the same path.
+    """
     newest_first = sorted(statuses, key=lambda status: status.version, reverse=True)
     entries = [_describe_status(status) for status in newest_first]
-    return f"{_print_message({'model_version_status': entries})}\n".encode()
+    return f"{_print_message({**card, 'model_version_status': entries})}\n".encode()
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,9 +59,22 @@ class ModelEntry:
     base_path: str = ""
 
 
-def encode_listing(entries: Sequence[ModelEntry]) -> bytes:
-    """The body that lists models, in the style of a status; the original has no such thing."""
-    return f"{_print_message({'models': [_describe_entry(e) for e in entries]})}\n".encode()
+def encode_listing(entries: Sequence[ModelEntry], *, generating: Sequence[str] = ()) -> bytes:
+    """The body that lists models, in the style of a status; the original has no such thing.
+
+    OpenAI's clients read `data`, the models that generate text.
+    """
+    listing = {
+        "object": "list",
+        "data": [describe_language_model(name) for name in generating],
+        "models": [_describe_entry(entry) for entry in entries],
+    }
+    return f"{_print_message(listing)}\n".encode()
+
+
+def describe_language_model(name: str) -> dict[str, object]:
+    """A model as OpenAI's clients know it. When it was created, nobody told us."""
+    return {"id": name, "object": "model", "created": 0, "owned_by": "aspira"}
 
 
 def encode_metadata(servable_id: ServableId, *, signatures: Mapping[str, Signature]) -> bytes:

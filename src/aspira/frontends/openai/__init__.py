@@ -1,0 +1,1 @@
+"""The API of OpenAI for language models: JSON and server-sent events over HTTP."""

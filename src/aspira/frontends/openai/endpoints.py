@@ -1,0 +1,137 @@
+"""The endpoints by path: a body decoded, the service asked, an answer sent."""
+
+import logging
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Protocol
+
+from aspira.contracts.identity import ModelSpec
+from aspira.frontends.openai.choices import ChatFormat, ChoiceFormat, CompletionFormat
+from aspira.frontends.openai.fields import Fields
+from aspira.frontends.openai.generating import GenerationAnswer
+from aspira.frontends.openai.logprobs import DescribeToken
+from aspira.frontends.openai.requests import GenerationOrder, decode_chat, decode_completion
+from aspira.frontends.openai.responder import Responder
+from aspira.frontends.openai.tokens import (
+    decode_detokenize,
+    decode_tokenize,
+    detokenize,
+    tokenize,
+)
+from aspira.service.generation import GenerationService, GenerationSession
+
+_MAX_LOGGED_NAMES = 256
+_MAX_NAME_LENGTH = 64
+
+_logger = logging.getLogger(__name__)
+
+
+@dataclass(slots=True)
+class Outcome:
+    """What there is to say of a request once it has ended."""
+
+    model_name: str = ""
+    version: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One request, to be answered by its endpoint."""
+
+    fields: Fields
+    arrival: float
+    responder: Responder
+    outcome: Outcome
+
+
+class MakeFormat(Protocol):
+    """A format of choices, for one answer."""
+
+    def __call__(self, describe: DescribeToken, *, has_logprobs: bool) -> ChoiceFormat: ...
+
+
+class Endpoints:
+    """Each raises ServingError, before or amid its answer. Event loop only."""
+
+    def __init__(self, generation: GenerationService, *, keep_alive_s: float) -> None:
+        self._generation = generation
+        self._keep_alive_s = keep_alive_s
+        self._logged_names: set[str] = set()
+
+    async def chat(self, call: Call) -> None:
+        """Chat messages, and the assistant's next one."""
+        order = decode_chat(call.fields, arrival=call.arrival)
+        await self._generate(order, call=call, make_format=ChatFormat)
+
+    async def complete(self, call: Call) -> None:
+        """A text, and how it goes on."""
+        order = decode_completion(call.fields, arrival=call.arrival)
+        await self._generate(order, call=call, make_format=CompletionFormat)
+
+    async def tokenize(self, call: Call) -> None:
+        """Text or messages to token ids."""
+        spec, prompt = decode_tokenize(call.fields)
+        async with self._open(spec, call=call) as session:
+            await call.responder.answer(await tokenize(session, prompt=prompt))
+
+    async def detokenize(self, call: Call) -> None:
+        """Token ids to text."""
+        spec, tokens = decode_detokenize(call.fields)
+        async with self._open(spec, call=call) as session:
+            await call.responder.answer(await detokenize(session, tokens=tokens))
+
+    async def _generate(
+        self,
+        order: GenerationOrder,
+        *,
+        call: Call,
+        make_format: MakeFormat,
+    ) -> None:
+        self._log_unknown(call.fields)
+        async with self._open(order.spec, call=call) as session:
+            has_logprobs = order.request.sampling.num_logprobs is not None
+            answer = GenerationAnswer(
+                order,
+                session=session,
+                choices=make_format(session.model.describe_token, has_logprobs=has_logprobs),
+                responder=call.responder,
+                keep_alive_s=self._keep_alive_s,
+            )
+            await answer.send()
+
+    def _open(self, spec: ModelSpec, *, call: Call) -> GenerationSession:
+        call.outcome.model_name = spec.name
+        session = self._generation.open(spec)
+        call.outcome.version = session.servable_id.version
+        return session
+
+    def _log_unknown(self, fields: Fields) -> None:
+        """Say once of each name that it has no effect, for a limited number of short names."""
+        for name in fields.unread():
+            is_full = len(self._logged_names) >= _MAX_LOGGED_NAMES
+            if name not in self._logged_names and not is_full and len(name) <= _MAX_NAME_LENGTH:
+                self._logged_names.add(name)
+                _logger.warning("The field %r of a generation request has no effect here", name)
+
+
+Endpoint = Callable[[Endpoints, Call], Awaitable[None]]
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """An endpoint, and what metrics call it."""
+
+    api: str
+    answer: Endpoint
+
+
+ROUTES: Mapping[str, Route] = MappingProxyType(
+    {
+        "/v1/chat/completions": Route("chat_completions", Endpoints.chat),
+        "/v1/completions": Route("completions", Endpoints.complete),
+        "/tokenize": Route("tokenize", Endpoints.tokenize),
+        "/detokenize": Route("detokenize", Endpoints.detokenize),
+    }
+)
+"""By path; all are asked by POST."""

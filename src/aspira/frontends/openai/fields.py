@@ -1,0 +1,114 @@
+"""Reads the fields of a JSON object by type; remembers which were read, so that others are known.
+
+A field that is null is as one that is not there, as OpenAI's clients mean it.
+"""
+
+import math
+from collections.abc import Mapping
+from typing import Any, TypeVar, overload
+
+import orjson
+
+from aspira.contracts.errors import InvalidArgument
+from aspira.frontends.openai.errors import BadField
+
+DefaultT = TypeVar("DefaultT")
+
+
+class Fields:
+    """One JSON object. Each method raises BadField for a value of another type."""
+
+    def __init__(self, values: Mapping[str, Any]) -> None:
+        self._values = values
+        self._read: set[str] = set()
+
+    def unread(self) -> list[str]:
+        """The names that nothing asked for."""
+        return [name for name in self._values if name not in self._read]
+
+    def has(self, name: str) -> bool:
+        return self.value(name) is not None
+
+    def value(self, name: str) -> Any:
+        """Whatever it is; None if it is not there."""
+        self._read.add(name)
+        return self._values.get(name)
+
+    def ignore(self, *names: str) -> None:
+        """These are known, and have no effect here."""
+        self._read.update(names)
+
+    @overload
+    def text(self, name: str) -> str | None: ...
+    @overload
+    def text(self, name: str, *, default: str) -> str: ...
+    def text(self, name: str, *, default: str | None = None) -> str | None:
+        value = self.value(name)
+        if value is not None and not isinstance(value, str):
+            raise BadField(f"{name} must be a string.", param=name)
+        return default if value is None else value
+
+    def flag(self, name: str, *, default: bool = False) -> bool:
+        value = self.value(name)
+        if value is None:
+            return default
+        if not isinstance(value, bool):
+            raise BadField(f"{name} must be true or false.", param=name)
+        return value
+
+    @overload
+    def integer(self, name: str) -> int | None: ...
+    @overload
+    def integer(self, name: str, *, default: int) -> int: ...
+    def integer(self, name: str, *, default: int | None = None) -> int | None:
+        value = self.value(name)
+        if value is None:
+            return default
+        if not isinstance(value, int) or isinstance(value, bool):
+            raise BadField(f"{name} must be an integer.", param=name)
+        return value
+
+    def number(self, name: str, *, default: float) -> float:
+        value = self.value(name)
+        if value is None:
+            return default
+        return as_number(value, name=name)
+
+    def object(self, name: str) -> "Fields | None":
+        value = self.value(name)
+        if value is None:
+            return None
+        if not isinstance(value, dict):
+            raise BadField(f"{name} must be an object.", param=name)
+        return Fields(value)
+
+    def list(self, name: str) -> list[Any]:
+        """Empty if it is not there."""
+        value = self.value(name)
+        if value is None:
+            return []
+        if not isinstance(value, list):
+            raise BadField(f"{name} must be an array.", param=name)
+        return value
+
+
+def as_number(value: object, *, name: str) -> float:
+    """A JSON number, finite."""
+    if not isinstance(value, (int, float)) or isinstance(value, bool) or not math.isfinite(value):
+        raise BadField(f"{name} must be a number.", param=name)
+    return float(value)
+
+
+def parse_fields(body: bytes) -> Fields:
+    """The object that a body holds.
+
+    Raises:
+        InvalidArgument: it holds something else.
+    """
+    try:
+        value = orjson.loads(body)
+    except orjson.JSONDecodeError as error:
+        raise InvalidArgument(f"The body is not JSON: {error}") from None
+    if not isinstance(value, dict):
+        raise InvalidArgument("The body must be a JSON object.")
+    return Fields(value)

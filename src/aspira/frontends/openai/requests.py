@@ -1,0 +1,254 @@
+"""Bodies of generation requests to what the service is asked for."""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import orjson
+
+from aspira.contracts.generation import (
+    GenerateRequest,
+    Grammar,
+    GrammarKind,
+    SamplingParameters,
+    StopRules,
+)
+from aspira.contracts.identity import MAX_VERSION, ModelName, ModelSpec, Version, VersionLabel
+from aspira.frontends.openai.errors import BadField
+from aspira.frontends.openai.fields import Fields, as_number
+from aspira.frontends.openai.messages import decode_messages, decode_tools
+from aspira.llm.model_text import ChatPrompt, Prompt, TextPrompt
+
+_MODEL = re.compile(
+    r"(?P<name>.+?)(?:/versions/(?P<version>[0-9]{1,19})|/labels/(?P<label>[^/]+))?", re.DOTALL
+)
+_MAX_PROMPTS = 128
+_DEFAULT_COMPLETION_TOKENS = 16
+_ANY_OBJECT = '{"type":"object"}'
+# Known to OpenAI's clients, and without effect on what is generated here.
+_WITHOUT_EFFECT = (
+    "user", "metadata", "store", "service_tier", "reasoning_effort", "prompt_cache_key",
+    "prompt_cache_retention", "safety_identifier", "verbosity", "prediction",
+    "parallel_tool_calls", "modalities", "stream_options",
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class GenerationOrder:
+    """What one body asks for."""
+
+    model: str
+    """As the client wrote it."""
+
+    spec: ModelSpec
+    prompts: tuple[Prompt, ...]
+    request: GenerateRequest
+    """All of it but the prompt."""
+
+    grammar: Grammar | None
+    is_streamed: bool
+    has_usage: bool
+    """A stream ends with a chunk about usage."""
+
+    is_echoed: bool = False
+    """The answer begins with the prompt."""
+
+
+def decode_chat(fields: Fields, *, arrival: float) -> GenerationOrder:
+    """A body of `/v1/chat/completions`.
+
+    Raises:
+        BadField: a field is missing, or wrong.
+    """
+    tools = decode_tools(fields.list("tools"))
+    variables = fields.object("chat_template_kwargs")
+    prompt = ChatPrompt(
+        decode_messages(fields.list("messages")),
+        () if fields.value("tool_choice") == "none" else tools,
+        {name: variables.value(name) for name in variables.unread()} if variables else {},
+        adds_answer=fields.flag("add_generation_prompt", default=True),
+    )
+    has_logprobs = fields.flag("logprobs")
+    num_logprobs = fields.integer("top_logprobs")
+    if num_logprobs is not None and not has_logprobs:
+        raise BadField("top_logprobs needs logprobs to be true.", param="top_logprobs")
+    max_tokens = fields.integer("max_completion_tokens")
+    if max_tokens is None:
+        max_tokens = fields.integer("max_tokens")
+    fields.ignore("max_tokens")
+    return _decode_order(
+        fields,
+        prompts=(prompt,),
+        arrival=arrival,
+        max_tokens=max_tokens,
+        num_logprobs=(num_logprobs or 0) if has_logprobs else None,
+    )
+
+
+def decode_completion(fields: Fields, *, arrival: float) -> GenerationOrder:
+    """A body of `/v1/completions`.
+
+    Raises:
+        BadField: a field is missing, or wrong.
+    """
+    num_logprobs = fields.integer("logprobs")
+    is_echoed = fields.flag("echo")
+    if is_echoed and num_logprobs is not None:
+        raise BadField("echo with logprobs is not supported; leave one out.", param="echo")
+    if fields.text("suffix"):
+        raise BadField("suffix is not supported; put it into the prompt.", param="suffix")
+    num_choices = fields.integer("n", default=1)
+    if fields.integer("best_of", default=num_choices) != num_choices:
+        raise BadField("best_of is not supported unless it equals n.", param="best_of")
+    return _decode_order(
+        fields,
+        prompts=_decode_prompts(fields),
+        arrival=arrival,
+        max_tokens=fields.integer("max_tokens", default=_DEFAULT_COMPLETION_TOKENS),
+        num_logprobs=num_logprobs,
+        is_echoed=is_echoed,
+    )
+
+
+def decode_model(fields: Fields) -> tuple[str, ModelSpec]:
+    """The model as it was written, `name`, `name/versions/2` or `name/labels/canary`; and the spec.
+
+    Raises:
+        BadField: it is missing, or no model can be named so.
+    """
+    model = fields.text("model", default="")
+    match = _MODEL.fullmatch(model)
+    if match is None:
+        raise BadField("model is missing; name one that GET /v1/models lists.", param="model")
+    name, digits, label = match.group("name", "version", "label")
+    if digits is not None and int(digits) > MAX_VERSION:
+        raise BadField(f"There can be no version {digits}.", param="model")
+    version = None if digits is None else Version(int(digits))
+    spec = ModelSpec(ModelName(name), version=version)
+    return model, spec if label is None else spec._replace(label=VersionLabel(label))
+
+
+def _decode_order(
+    fields: Fields,
+    *,
+    prompts: tuple[Prompt, ...],
+    arrival: float,
+    max_tokens: int | None,
+    num_logprobs: int | None,
+    is_echoed: bool = False,
+) -> GenerationOrder:
+    model, spec = decode_model(fields)
+    options = fields.object("stream_options")
+    is_streamed = fields.flag("stream")
+    if options is not None and not is_streamed:
+        raise BadField("stream_options needs stream to be true.", param="stream_options")
+    request = GenerateRequest(
+        (),
+        arrival,
+        max_tokens,
+        num_choices=fields.integer("n", default=1),
+        sampling=_decode_sampling(fields, num_logprobs=num_logprobs),
+        stops=_decode_stops(fields),
+        cache_salt=fields.text("cache_salt", default=""),
+        priority=fields.integer("priority", default=0),
+    )
+    grammar = _decode_grammar(fields)
+    fields.ignore(*_WITHOUT_EFFECT)
+    has_usage = options is not None and options.flag("include_usage")
+    return GenerationOrder(
+        model, spec, prompts, request, grammar, is_streamed, has_usage, is_echoed
+    )
+
+
+def _decode_sampling(fields: Fields, *, num_logprobs: int | None) -> SamplingParameters:
+    temperature = fields.number("temperature", default=1.0)
+    if temperature > 2.0:
+        raise BadField("temperature must be between 0 and 2.", param="temperature")
+    return SamplingParameters(
+        repetition_penalty=fields.number("repetition_penalty", default=1.0),
+        frequency_penalty=fields.number("frequency_penalty", default=0.0),
+        presence_penalty=fields.number("presence_penalty", default=0.0),
+        logit_bias=_decode_bias(fields.object("logit_bias")),
+        temperature=temperature,
+        min_p=fields.number("min_p", default=0.0),
+        # Other servers have -1 for all.
+        top_k=max(fields.integer("top_k", default=0), 0),
+        top_p=fields.number("top_p", default=1.0),
+        seed=fields.integer("seed"),
+        num_logprobs=num_logprobs,
+    )
+
+
+def _decode_bias(biases: Fields | None) -> tuple[tuple[int, float], ...]:
+    if biases is None:
+        return ()
+    pairs = []
+    for key in biases.unread():
+        if not key.isdecimal() or len(key) > 9:
+            raise BadField(f"logit_bias: {key[:64]!r} is not a token id.", param="logit_bias")
+        pairs.append((int(key), as_number(biases.value(key), name="logit_bias")))
+    return tuple(pairs)
+
+
+def _decode_stops(fields: Fields) -> StopRules:
+    stop = fields.value("stop")
+    strings = [stop] if isinstance(stop, str) else fields.list("stop")
+    if not all(isinstance(string, str) for string in strings):
+        raise BadField("stop must be a string or an array of strings.", param="stop")
+    return StopRules(
+        strings=tuple(strings),
+        token_ids=frozenset(_as_tokens(fields.list("stop_token_ids"), param="stop_token_ids")),
+        min_tokens=fields.integer("min_tokens", default=0),
+        ignore_eos=fields.flag("ignore_eos"),
+        include_stop_string=fields.flag("include_stop_str_in_output"),
+    )
+
+
+def _decode_grammar(fields: Fields) -> Grammar | None:
+    pattern = fields.text("guided_regex")
+    if pattern is not None:
+        return Grammar(GrammarKind.REGEX, pattern)
+    wanted = fields.object("response_format")
+    kind = "text" if wanted is None else wanted.text("type", default="")
+    if wanted is None or kind == "text":
+        return None
+    if kind == "json_object":
+        return Grammar(GrammarKind.JSON_SCHEMA, _ANY_OBJECT)
+    described = wanted.object("json_schema") if kind == "json_schema" else None
+    schema = described.value("schema") if described is not None else None
+    if not isinstance(schema, dict | bool):
+        raise BadField(
+            "response_format must be text, json_object, or json_schema with a json_schema.schema.",
+            param="response_format",
+        )
+    return Grammar(GrammarKind.JSON_SCHEMA, orjson.dumps(schema).decode())
+
+
+def _decode_prompts(fields: Fields) -> tuple[Prompt, ...]:
+    adds_special = fields.flag("add_special_tokens", default=True)
+    prompt = fields.value("prompt")
+    if isinstance(prompt, str):
+        return (TextPrompt(prompt, adds_special),)
+    prompts = fields.list("prompt")
+    if not prompts:
+        raise BadField("prompt is missing or empty.", param="prompt")
+    if isinstance(prompts[0], int):
+        return (_as_tokens(prompts, param="prompt"),)
+    if len(prompts) > _MAX_PROMPTS:
+        raise BadField(f"prompt has more than {_MAX_PROMPTS} prompts.", param="prompt")
+    return tuple(_decode_prompt(one, adds_special=adds_special) for one in prompts)
+
+
+def _decode_prompt(prompt: object, *, adds_special: bool) -> Prompt:
+    if isinstance(prompt, str):
+        return TextPrompt(prompt, adds_special)
+    if isinstance(prompt, list):
+        return _as_tokens(prompt, param="prompt")
+    raise BadField("prompt must be text, token ids, or an array of either.", param="prompt")
+
+
+def _as_tokens(values: Sequence[Any], *, param: str) -> tuple[int, ...]:
+    if not all(type(value) is int for value in values):
+        raise BadField(f"{param} must have token ids, which are integers.", param=param)
+    return tuple(values)
