@@ -84,6 +84,7 @@ class Server:
         self._admin = admin
         self._is_started = False
         clock, events = SystemClock(), EventBus()
+        self.events = events
         self._metrics = ServingMetrics()
         events.subscribe_lifecycle(EventLogger(sys.stderr).on_event)
         self._metrics.attach(events)

@@ -25,11 +25,7 @@ Floats = npt.NDArray[np.float32]
 
 def make_weights() -> dict[str, Floats]:
     random = np.random.default_rng(1)
-    shapes = {
-        "embedding": (VOCABULARY, HIDDEN),
-        "positions": (64, HIDDEN),
-        "head": (VOCABULARY, HIDDEN),
-    }
+    shapes = {"embedding": (VOCABULARY, HIDDEN), "positions": (64, HIDDEN), "head": (VOCABULARY, HIDDEN)}
     shapes |= dict.fromkeys(("query", "key", "value", "out"), (HIDDEN, HIDDEN))
     return {name: random.normal(0, 0.5, shape).astype(np.float32) for name, shape in shapes.items()}
 

@@ -7,9 +7,9 @@ import orjson
 
 from aspira.frontends.openai.errors import BadField
 
-_ROLES = frozenset({"system", "developer", "user", "assistant", "tool", "function"})
+_ROLES = ("system", "developer", "user", "assistant", "tool", "function")
 _MAX_MESSAGES = 4096
-_TEXT_PARTS = frozenset({"text", "input_text", "output_text", "refusal"})
+_TEXT_PARTS = ("text", "input_text", "output_text", "refusal")
 
 
 def decode_messages(values: Sequence[Any]) -> list[Mapping[str, Any]]:
@@ -42,7 +42,7 @@ def _decode_message(value: object, *, name: str) -> Mapping[str, Any]:
         raise BadField(f"{name} must be an object.", param=name)
     role = value.get("role")
     if role not in _ROLES:
-        raise BadField(f"{name}.role must be one of {', '.join(sorted(_ROLES))}.", param=name)
+        raise BadField(f"{name}.role must be one of {', '.join(_ROLES)}.", param=name)
     message = {
         **value,
         "role": "system" if role == "developer" else role,
