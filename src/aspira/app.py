@@ -36,6 +36,7 @@ from aspira.frontends.rest.handler import MetricsPage, RestHandler
 from aspira.lifecycle.filesystem_source import FilesystemSource, MonitoredModel
 from aspira.lifecycle.manager import Manager
 from aspira.llm.model_source import FindLanguageModel, find_language_model
+from aspira.llm.servable import LanguageModel
 from aspira.observability.logging import EventLogger
 from aspira.observability.subscribers import ServingMetrics
 from aspira.platforms import Platforms, RuntimeLoaders, make_runtime_loader
@@ -215,12 +216,12 @@ class Server:
         return None
 
     def _render_metrics(self) -> bytes:
+        ready = self._manager.ready()
         queues = [
-            (servable_id, servable.statistics())
-            for servable_id, servable in self._manager.ready()
-            if isinstance(servable, BatchedServable)
+            (name, one.statistics()) for name, one in ready if isinstance(one, BatchedServable)
         ]
-        return self._metrics.render(queues)
+        engines = [(name, one.statistics) for name, one in ready if isinstance(one, LanguageModel)]
+        return self._metrics.render(queues, engines=engines)
 
     def _make_rest_application(self, rest: RestHandler, *, events: EventBus) -> Application:
         """OpenAI's paths, and TensorFlow Serving's for all else."""

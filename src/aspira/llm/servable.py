@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from types import MappingProxyType
 
@@ -36,12 +37,16 @@ class LanguageModel:
         times: TimeLimits,
         release: Callable[[], None],
     ) -> None:
-        """`times` limit each request; `release` is called once all memory is free."""
+        """The engine is warm and idle.
+
+        `times` limit each request; `release` is called once all memory is free.
+        """
         self._engine = engine
         self._text = text
         self._release = release
         self._compiler: GrammarCompiler | None = None
         self._making_compiler = asyncio.Lock()
+        self._warm_up = engine.statistics
         self.times = times
 
     @property
@@ -59,8 +64,8 @@ class LanguageModel:
 
     @property
     def statistics(self) -> GenerationStatistics:
-        """The engine's state and totals. From any thread."""
-        return self._engine.statistics
+        """The engine's state and totals, without those of its warm-up. From any thread."""
+        return _since(self._warm_up, now=self._engine.statistics)
 
     def find_problem(self) -> ServingError | None:
         return self._engine.find_problem()
@@ -128,3 +133,21 @@ class LanguageModel:
 
     def _make_compiler(self) -> GrammarCompiler:
         return GrammarCompiler(self._text.vocabulary, vocab_size=self._engine.vocab_size)
+
+
+def _since(earlier: GenerationStatistics, *, now: GenerationStatistics) -> GenerationStatistics:
+    """What was counted after `earlier`."""
+    return replace(
+        now,
+        prompt_tokens=now.prompt_tokens - earlier.prompt_tokens,
+        generation_tokens=now.generation_tokens - earlier.generation_tokens,
+        prefix_cache_queries=now.prefix_cache_queries - earlier.prefix_cache_queries,
+        prefix_cache_hits=now.prefix_cache_hits - earlier.prefix_cache_hits,
+        num_steps=now.num_steps - earlier.num_steps,
+        requests_accepted=now.requests_accepted - earlier.requests_accepted,
+        requests_ended={
+            outcome: count - earlier.requests_ended.get(outcome, 0)
+            for outcome, count in now.requests_ended.items()
+            if count > earlier.requests_ended.get(outcome, 0)
+        },
+    )

@@ -37,7 +37,7 @@ class ScalarSeries:
     __slots__ = ("value",)
 
     def __init__(self) -> None:
-        self.value = 0
+        self.value: float = 0
 
 
 class HistogramSeries:
@@ -121,7 +121,7 @@ class Gauge(Series[ScalarSeries]):
             name, label_names=label_names, make=ScalarSeries, max_num_series=max_num_series
         )
 
-    def assign(self, labels: Labels, *, value: int) -> None:
+    def assign(self, labels: Labels, *, value: float) -> None:
         self.find(labels).value = value
 
 

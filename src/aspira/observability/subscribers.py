@@ -26,9 +26,11 @@ from aspira.contracts.events import (
     VersionStateChanged,
     WarmupFinished,
 )
+from aspira.contracts.generation import GenerationStatistics
 from aspira.contracts.identity import ServableId
 from aspira.observability.batch_metrics import BatchMetrics, queue_families
 from aspira.observability.exposition import render
+from aspira.observability.generation_metrics import GenerationMetrics, engine_families
 from aspira.observability.metrics import (
     MAX_LABEL_LENGTH,
     MAX_NUM_SERIES,
@@ -75,12 +77,14 @@ class ServingMetrics:
         )
         self._models_lock = Lock()
         self._batches = BatchMetrics()
+        self._generations = GenerationMetrics()
 
     def attach(self, events: EventBus) -> None:
         """Count what is published from now on."""
         events.subscribe_requests(self.on_request)
         events.subscribe_lifecycle(self.on_lifecycle)
         events.subscribe_batches(self._batches.count)
+        events.subscribe_generations(self._generations.count)
 
     def on_request(self, event: RequestEnded) -> None:
         self._requests.count(event)
@@ -89,12 +93,17 @@ class ServingMetrics:
         with self._models_lock:
             self._models.note(event)
 
-    def render(self, queues: Iterable[tuple[ServableId, BatchingStatistics]] = ()) -> bytes:
+    def render(
+        self,
+        queues: Iterable[tuple[ServableId, BatchingStatistics]] = (),
+        *,
+        engines: Iterable[tuple[ServableId, GenerationStatistics]] = (),
+    ) -> bytes:
         """The metrics page, in TensorFlow Serving's text format. Safe on any thread.
 
-        `queues` are those of the versions that can serve now.
+        `queues` and `engines` are those of the versions that can serve now.
         """
-        return render([*self._families, *queue_families(queues)])
+        return render([*self._families, *queue_families(queues), *engine_families(engines)])
 
     def read_first(self, name: str) -> int:
         """The first series of a counter or gauge by TensorFlow's name of it, such as
@@ -104,12 +113,17 @@ class ServingMetrics:
         """
         for family in self._families:
             if family.name == name and not isinstance(family, Histogram):
-                return next((series.value for _, series in family.snapshot()), 0)
+                return int(next((series.value for _, series in family.snapshot()), 0))
         return 0
 
     @property
     def _families(self) -> list[Family]:
-        return [*self._requests.families, *self._models.families, *self._batches.families]
+        return [
+            *self._requests.families,
+            *self._models.families,
+            *self._batches.families,
+            *self._generations.families,
+        ]
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,107 @@
+"""A version is loaded warm, within the memory budget, and gives all back."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from aspira.contracts.clock import SystemClock
+from aspira.contracts.errors import InvalidArgument, ResourceExhausted, ServingError
+from aspira.contracts.events import EventBus, GenerationEvent
+from aspira.contracts.identity import ModelName, ServableId, Version
+from aspira.llm.cache_budget import CacheBudget
+from aspira.llm.loader import LanguageModelContext, LanguageModelLoader
+from aspira.llm.model_files import OPTIONS_FILE
+from aspira.llm.model_source import find_language_model
+from aspira.llm.runner import Runner, StepBatch
+from language_toys import ToySource
+
+SERVABLE_ID = ServableId(ModelName("m"), Version(1))
+
+
+def make_loader(
+    source: ToySource, *, budget: CacheBudget | None = None, events: EventBus | None = None
+) -> LanguageModelLoader:
+    context = LanguageModelContext(SystemClock(), events or EventBus(), budget or CacheBudget(0))
+    return LanguageModelLoader(source, servable_id=SERVABLE_ID, context=context)
+
+
+def test_a_version_is_warm_before_it_is_ready_and_that_is_no_traffic() -> None:
+    steps: list[StepBatch] = []
+    told: list[GenerationEvent] = []
+    events = EventBus()
+    events.subscribe_generations(told.append)
+    model = make_loader(ToySource(before_step=steps.append), events=events).load()
+    try:
+        assert max(len(step.tokens) for step in steps) > 1
+        assert min(len(step.tokens) for step in steps) == 1
+        assert told == []
+        assert model.statistics.requests_accepted == model.statistics.generation_tokens == 0
+    finally:
+        model.unload()
+
+
+def test_a_model_that_cannot_answer_does_not_load() -> None:
+    def fail(_: StepBatch) -> None:
+        raise InvalidArgument("no good")
+
+    budget = CacheBudget(1024)
+    with pytest.raises(ServingError, match="no good"):
+        make_loader(ToySource(before_step=fail), budget=budget).load()
+    assert budget.take(1024) == 1024
+
+
+def test_caches_share_a_budget() -> None:
+    sizes: list[int] = []
+
+    class Source(ToySource):
+        def make_runner(self, *, cache_mib: int) -> Runner:
+            sizes.append(cache_mib)
+            return super().make_runner(cache_mib=cache_mib)
+
+    budget = CacheBudget(1500)
+    first, second = (make_loader(Source(), budget=budget).load() for _ in range(2))
+    with pytest.raises(ResourceExhausted, match="--kv_cache_budget_mib"):
+        make_loader(Source(), budget=budget).load()
+    first.unload()
+    make_loader(Source(), budget=budget).load().unload()
+    second.unload()
+    assert sizes == [1024, 476, 1024]
+    assert budget.take(1500) == 1500
+
+
+def test_without_a_budget_everybody_gets_what_they_want() -> None:
+    budget = CacheBudget(0)
+    assert [budget.take(5000) for _ in range(3)] == [5000] * 3
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("[motor]\n", r"no table \[motor\]"),
+        ("[engine]\nmax_sequences = 0\n", "max_step_tokens"),
+        ("[limits]\nqueue_s = -1.0\n", "cannot be less than 0"),
+        ("[limits]\nqueue_s = 'x'\n", "not of type float"),
+    ],
+)
+def test_options_that_are_wrong_are_refused(tmp_path: Path, text: str, message: str) -> None:
+    (tmp_path / "model.gguf").touch()
+    (tmp_path / OPTIONS_FILE).write_text(text)
+    with pytest.raises(InvalidArgument, match=message):
+        find_language_model(tmp_path)
+
+
+def test_options_reach_their_owners(tmp_path: Path) -> None:
+    (tmp_path / "model.gguf").touch()
+    text = "[decoder]\ncache_mib = 7\n[engine]\nmax_sequences = 3\n[limits]\ngap_s = 0\n"
+    (tmp_path / OPTIONS_FILE).write_text(text)
+    source: Any = find_language_model(tmp_path)
+    assert source.options.decoder.cache_mib == 7
+    assert source.options.engine.max_sequences == 3
+    assert source.options.limits.as_time_limits().gap_s is None
+    assert source.options.limits.as_time_limits().queue_s == 300.0
+
+
+def test_a_directory_of_another_kind_is_not_ours(tmp_path: Path) -> None:
+    (tmp_path / "saved_model.pb").touch()
+    assert find_language_model(tmp_path) is None
