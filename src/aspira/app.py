@@ -85,7 +85,6 @@ class Server:
         self._admin = admin
         self._is_started = False
         clock, events = SystemClock(), EventBus()
-        self.events = events
         self._metrics = ServingMetrics()
         events.subscribe_lifecycle(EventLogger(sys.stderr).on_event)
         self._metrics.attach(events)
