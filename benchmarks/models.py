@@ -61,7 +61,7 @@ def prepare_models(log: Path) -> list[Model]:
 
 
 def _prepare(name: str, *, title: str, log: Path) -> Model:
-    directory = _cache_directory() / name
+    directory = models_directory() / name
     if not directory.exists():
         print(f"Writing {name} ...", file=sys.stderr, flush=True)
         directory.parent.mkdir(parents=True, exist_ok=True)
@@ -80,9 +80,15 @@ def _prepare(name: str, *, title: str, log: Path) -> Model:
     )
 
 
-def _cache_directory() -> Path:
+def models_directory() -> Path:
+    """Where each model has a directory of its name."""
+    return cache_directory() / f"tensorflow-{version('tensorflow')}"
+
+
+def cache_directory() -> Path:
+    """What benchmarks keep for the next time."""
     caches = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
-    return Path(caches).expanduser() / "aspira" / "bench" / f"tensorflow-{version('tensorflow')}"
+    return Path(caches).expanduser() / "aspira" / "bench"
 
 
 def grpc_predict(model: Model) -> Endpoint:
@@ -101,7 +107,7 @@ def grpc_predict(model: Model) -> Endpoint:
     def is_right(answer: bytes) -> bool:
         output = predict_pb2.PredictResponse.FromString(answer).outputs[model.output_name]
         values = np.frombuffer(output.tensor_content, np.float32) if output.tensor_content else None
-        return _is_close(output.float_val if values is None else values, model=model)
+        return is_close(output.float_val if values is None else values, model=model)
 
     body = frame_message(request.SerializeToString())
     return Endpoint(Protocol.GRPC, _PREDICT, body=body, is_right=is_right)
@@ -111,7 +117,7 @@ def rest_predict(model: Model) -> Endpoint:
     """Predict over REST in row format."""
 
     def is_right(answer: bytes) -> bool:
-        return _is_close(json.loads(answer).get("predictions", ()), model=model)
+        return is_close(json.loads(answer).get("predictions", ()), model=model)
 
     path = f"/v1/models/{model.name}:predict"
     body = json.dumps({"instances": model.input.tolist()}).encode()
@@ -130,7 +136,8 @@ def echo_of(endpoint: Endpoint) -> Endpoint:
     )
 
 
-def _is_close(values: object, *, model: Model) -> bool:
+def is_close(values: object, *, model: Model) -> bool:
+    """Whether they are the model's answer, in whatever shape."""
     found = np.asarray(values, np.float32).ravel()
     wanted = model.answer.ravel()
     return found.shape == wanted.shape and np.allclose(found, wanted, _TOLERANCE, _TOLERANCE / 10)

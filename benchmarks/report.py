@@ -4,8 +4,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from statistics import median
 
-from models import Model
-from plan import BARE_WAYS, Ratio, Section
+from plan import BareProgram, Ratio, Section
 from serving import QUIET_CPUS, Record
 
 _MISSING = "-"
@@ -90,8 +89,8 @@ def format_report(
         parts.append(_format_cases(section, figures=figures))
         if section.ratios:
             parts.append(_format_ratios(section.ratios, figures=figures))
-        if section.bare_model:
-            parts.append(_format_bare(section.bare_model, figures=figures))
+        if section.bare:
+            parts.append(_format_bare(section.bare, figures=figures))
     parts.append(_format_noise(figures))
     return "\n\n".join(parts)
 
@@ -154,13 +153,15 @@ def _judge(ratio: Ratio, *, spread: Spread | None) -> tuple[str, str]:
     return f">= {ratio.target:g}", f"{verdict}, but disturbed" if spread.is_disturbed else verdict
 
 
-def _format_bare(model: Model, *, figures: Figures) -> str:
-    header = ("bare TensorFlow", "calls/s ", "low - high", "served gRPC / bare ", "REST / bare ")
+def _format_bare(bare: BareProgram, *, figures: Figures) -> str:
+    header = (bare.title, "calls/s ", "low - high", "served gRPC / bare ", "REST / bare ")
     rows = []
     errors = []
-    for way in BARE_WAYS:
-        key = way.key(model)
-        ratios = [figures.try_ratio(f"{model.name}/{over}", under=key) for over in ("grpc", "rest")]
+    for way in bare.ways:
+        key = way.key(bare.model)
+        ratios = [
+            figures.try_ratio(f"{bare.model.name}/{over}", under=key) for over in ("grpc", "rest")
+        ]
         shown = [_show(ratio, decimals=2)[0] for ratio in ratios]
         rows.append((way.title, *_show(figures.try_spread(key)), *shown))
         errors += [f"  ERROR {way.title}: {error}" for error in figures.errors(key)]

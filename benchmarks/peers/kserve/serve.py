@@ -3,14 +3,20 @@
 import numpy as np
 from kserve import InferOutput, InferRequest, InferResponse, Model, ModelServer
 
-from served_models import GRPC_PORT, MODELS, REST_PORT, Served, load
+from served_models import GRPC_PORT, MODELS, NUM_CORES, REST_PORT, Served, load
 
 
 class Inference(Model):
+    """A model, for both protocols."""
+
     def __init__(self, model: Served) -> None:
         super().__init__(model.name)
         self._served = model
         self.load()
+
+    def __reduce__(self) -> tuple[type["Inference"], tuple[Served]]:
+        """Each worker process loads the model for itself."""
+        return Inference, (self._served,)
 
     def load(self) -> bool:
         self._call = load(self._served)
@@ -34,6 +40,6 @@ class Inference(Model):
 
 if __name__ == "__main__":
     server = ModelServer(
-        http_port=REST_PORT, grpc_port=GRPC_PORT, workers=1, enable_latency_logging=False
+        http_port=REST_PORT, grpc_port=GRPC_PORT, workers=NUM_CORES, enable_latency_logging=False
     )
     server.start([Inference(model) for model in MODELS])

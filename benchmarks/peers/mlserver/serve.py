@@ -25,6 +25,8 @@ _BY_NAME = {model.name: model for model in MODELS}
 
 
 class Inference(MLModel):
+    """The model that the settings name."""
+
     async def load(self) -> bool:
         self._served = _BY_NAME[self.name]
         self._call = load(self._served)

@@ -42,15 +42,17 @@ class Inference(Worker):
         return msgspec.json.encode({"predictions": data.tolist()})
 
 
-class HalfPlusTwo(Inference):
+class HalfPlusTwo(Inference):  # noqa: D101
     model = HALF_PLUS_TWO
 
 
-class Mlp(Inference):
+class Mlp(Inference):  # noqa: D101
     model = MLP
 
 
 class MobileNet(Inference):
+    """Raw floats, one request a run."""
+
     model = MOBILENET
 
     def deserialize(self, data: bytes) -> Array:

@@ -3,6 +3,7 @@
 import asyncio
 import os
 import signal
+import tempfile
 import threading
 
 # Read when Ray is imported. Its manual has the first two for throughput; the last keeps it from
@@ -15,6 +16,7 @@ os.environ |= {
 
 import numpy as np
 import orjson
+import ray
 from ray import serve
 from ray.serve.config import HTTPOptions, gRPCOptions
 from starlette.requests import Request
@@ -22,11 +24,8 @@ from starlette.responses import Response
 from tensorflow.core.framework import types_pb2
 from tensorflow_serving.apis.predict_pb2 import PredictRequest, PredictResponse
 
-import ray
 from served_models import (
     GRPC_PORT,
-    HALF_PLUS_TWO,
-    MLP,
     MOBILENET,
     MODELS,
     NUM_CORES,
@@ -91,7 +90,7 @@ class Inference:
 
 
 def main() -> None:
-    ray.init(num_cpus=NUM_CORES, include_dashboard=False)
+    ray.init(num_cpus=NUM_CORES, include_dashboard=False, _temp_dir=f"{tempfile.gettempdir()}/ray")
     serve.start(
         http_options=HTTPOptions(host="127.0.0.1", port=REST_PORT),
         grpc_options=gRPCOptions(port=GRPC_PORT, grpc_servicer_functions=[_SERVICER]),
@@ -99,9 +98,7 @@ def main() -> None:
     )
     serve.run_many(
         [
-            serve.RunTarget(
-                Inference.bind(model), name=model.name, route_prefix=f"/{model.name}"
-            )
+            serve.RunTarget(Inference.bind(model), name=model.name, route_prefix=f"/{model.name}")
             for model in MODELS
         ]
     )

@@ -18,7 +18,6 @@ Call = Callable[[Array], Array]
 
 GRPC_PORT = int(os.environ["BENCH_GRPC_PORT"])
 REST_PORT = int(os.environ["BENCH_REST_PORT"])
-SPARE_PORT = int(os.environ["BENCH_SPARE_PORT"])
 NUM_CORES = len(os.sched_getaffinity(0))
 
 _MODELS = Path(os.environ["BENCH_MODELS"])
