@@ -222,7 +222,7 @@ def parse_aspira(text: str) -> Aspira:
     title, colon, flags = text.partition(":")
     words = tuple(flags.split())
     if not title.strip() or not colon or not all(word.startswith("--") for word in words):
-        raise ValueError(f"{text!r} is not of the form 'NAME: --flag=value ...'")
+        raise ValueError(f"{text!r} is not of the form 'NAME: --flag=value'")
     return Aspira(title.strip(), words)
 
 

@@ -17,7 +17,7 @@ from servers import StartError, run_program, run_server
 ResultT = TypeVar("ResultT")
 
 _WARMUP_S = 1
-_READY_LIMIT_S = 60
+_READY_LIMIT_S = 120
 _POLL_S = 0.2
 _MIB = 2**20
 QUIET_CPUS = 0.2
