@@ -271,6 +271,9 @@ def _peer_command(subject: Subject, *, python: Path, places: Places) -> CommandM
             "PYTHONUNBUFFERED": "1",
             "HOME": str(places.scratch),
             "TMPDIR": str(places.scratch),
+            # Some would tell their makers that they run.
+            "BENTOML_DO_NOT_TRACK": "True",
+            "RAY_USAGE_STATS_ENABLED": "0",
             "BENCH_MODELS": str(models_directory()),
             "BENCH_GRPC_PORT": str(ports.grpc),
             "BENCH_REST_PORT": str(ports.rest),
