@@ -134,7 +134,8 @@ SUBJECTS = (
     Subject(
         "kserve",
         "KServe",
-        "its Python server, V1 over REST, Open Inference Protocol over gRPC, latency log off",
+        "its Python server, one process, V1 over REST, Open Inference Protocol over gRPC, its lines "
+        "for each request off",
         _kserve,
     ),
     Subject(

@@ -49,7 +49,7 @@ def _draw_bar(row: Row, *, most: float, top: int) -> list[str]:
     colour = _OURS if row.contender.is_aspira else _THEIRS
     baseline = top + 12
     left = _LABEL_WIDTH + 6
-    value = f"{row.rate.middle:,.0f}   p99 {row.p99_ms.middle:,.1f} ms"
+    value = f"{row.rate.middle:,.0f}, p99 {row.p99_ms.middle:,.1f} ms"
     title = escape(row.contender.title)
     return [
         f'<text x="{_LABEL_WIDTH}" y="{baseline}" text-anchor="end">{title}</text>',

@@ -142,7 +142,9 @@ def format_table(header: Sequence[str], *, rows: Iterable[Sequence[str]]) -> str
 
 
 def _format_subjects(run: Run) -> str:
-    flags = [(each.title, "-", " ".join(each.flags) or "default flags") for each in run.aspiras]
+    flags = [
+        (each.title, "this one", " ".join(each.flags) or "default flags") for each in run.aspiras
+    ]
     peers = [
         (each.title, run.versions[each.name], each.how)
         for each in SUBJECTS

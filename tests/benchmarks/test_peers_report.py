@@ -107,4 +107,4 @@ def test_bars_are_as_long_as_rates(
     assert float(ours.attrib["width"]) == pytest.approx(2 * float(theirs.attrib["width"]))
     labels = [text.text for text in root.iter(f"{space}text")]
     assert "Aspira" in labels
-    assert "200   p99 5.0 ms" in labels
+    assert "200, p99 5.0 ms" in labels

@@ -59,4 +59,6 @@ if __name__ == "__main__":
         loop="uvloop",
         http="httptools",
         access_log=False,
+        # TensorFlow's import keeps a worker from answering longer than the usual 5 s.
+        timeout_worker_healthcheck=60,
     )

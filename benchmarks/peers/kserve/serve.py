@@ -1,9 +1,11 @@
 """KServe's Python server: REST of TensorFlow's kind (V1), gRPC of the Open Inference Protocol."""
 
+import logging
+
 import numpy as np
 from kserve import InferOutput, InferRequest, InferResponse, Model, ModelServer
 
-from served_models import GRPC_PORT, MODELS, NUM_CORES, REST_PORT, Served, load
+from served_models import GRPC_PORT, MODELS, REST_PORT, Served, load
 
 
 class Inference(Model):
@@ -13,10 +15,6 @@ class Inference(Model):
         super().__init__(model.name)
         self._served = model
         self.load()
-
-    def __reduce__(self) -> tuple[type["Inference"], tuple[Served]]:
-        """Each worker process loads the model for itself."""
-        return Inference, (self._served,)
 
     def load(self) -> bool:
         self._call = load(self._served)
@@ -38,8 +36,17 @@ class Inference(Model):
         return InferResponse(payload.id, model_name=self.name, infer_outputs=[output])
 
 
-if __name__ == "__main__":
+def main() -> None:
+    # One worker, its default: with more, workers that import TensorFlow do not answer its pings in
+    # time, and are started over and over. gRPC is always served by one.
     server = ModelServer(
-        http_port=REST_PORT, grpc_port=GRPC_PORT, workers=NUM_CORES, enable_latency_logging=False
+        http_port=REST_PORT, grpc_port=GRPC_PORT, workers=1, enable_latency_logging=False
     )
+    # A line for each request otherwise.
+    for name in ("kserve", "uvicorn.access"):
+        logging.getLogger(name).setLevel(logging.WARNING)
     server.start([Inference(model) for model in MODELS])
+
+
+if __name__ == "__main__":
+    main()
