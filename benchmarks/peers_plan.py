@@ -134,8 +134,8 @@ SUBJECTS = (
     Subject(
         "kserve",
         "KServe",
-        "its Python server, one process, V1 over REST, Open Inference Protocol over gRPC, its lines "
-        "for each request off",
+        "its Python server, one process, V1 over REST, Open Inference Protocol over gRPC, no line "
+        "logged for each request",
         _kserve,
     ),
     Subject(

@@ -12,13 +12,15 @@ from endpoints import CheckError, Endpoint, check_endpoint
 from load import Load, LoadError, Outcome, apply_load
 from plan import BareProgram, Server, Step
 from processes import CpuMeter, CpuUse, read_memory_bytes
-from servers import StartError, run_program, run_server
+from servers import RunningServer, StartError, run_program, run_server
 
 ResultT = TypeVar("ResultT")
 
 _WARMUP_S = 1
 _READY_LIMIT_S = 120
 _POLL_S = 0.2
+_IDLE_S = 0.5
+_IDLE_CPUS = 0.3
 _MIB = 2**20
 QUIET_CPUS = 0.2
 _MAX_ERROR_TEXT = 160
@@ -85,6 +87,7 @@ class Bench:
         try:
             with run_server(server.make_command, log=log) as running:
                 give_up = monotonic() + _READY_LIMIT_S
+                self._wait_settled(server, running=running, give_up=give_up)
                 for case in server.cases:
                     port = server.choose_port(running.ports, protocol=case.endpoint.protocol)
                     try:
@@ -95,10 +98,26 @@ class Bench:
                     except (CheckError, LoadError) as error:
                         outcome = Record("", 0, error=_shorten(str(error)))
                     yield replace(outcome, key=case.key, round=number)
-        except StartError as error:
+        except (StartError, CheckError) as error:
             for case in server.cases:
                 text = _shorten(f"{server.title} did not start: {error}")
                 yield Record(case.key, number, error=text)
+
+    @staticmethod
+    def _wait_settled(server: Server, *, running: RunningServer, give_up: float) -> None:
+        """Until it answers and is idle: one process of several may answer while others still start.
+
+        Raises:
+            CheckError: it does not answer.
+        """
+        first = server.cases[0].endpoint
+        port = server.choose_port(running.ports, protocol=first.protocol)
+        _wait_right(first, port=port, give_up=give_up)
+        while monotonic() < give_up:
+            meter = CpuMeter(running.process_id)
+            sleep(_IDLE_S)
+            if meter.read().server_s < _IDLE_CPUS * _IDLE_S:
+                break
 
     def _measure_case(
         self, endpoint: Endpoint, *, port: int, load: Load, process_id: int
