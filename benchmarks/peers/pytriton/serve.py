@@ -1,6 +1,8 @@
 """PyTriton: Triton's C++ frontends and dynamic batcher, inference in this Python process."""
 
 import os
+import signal
+import sys
 import sysconfig
 from collections.abc import Callable
 
@@ -51,6 +53,8 @@ def bind(triton: Triton, *, model: Served, delay_us: int) -> None:
 
 
 def main() -> None:
+    # Unwind, so that its shared memory goes too.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit())
     # Triton's Python stub loads a libpython: it has to be this interpreter's.
     os.environ["LD_LIBRARY_PATH"] = sysconfig.get_config_var("LIBDIR")
     config = TritonConfig(
