@@ -5,9 +5,11 @@ import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
+from types import MappingProxyType
 
 import numpy as np
 import numpy.typing as npt
@@ -18,6 +20,13 @@ from servers import bind_to_parent
 _WRITER = Path(__file__).with_name("model_writer.py")
 _PREDICT = "/tensorflow.serving.PredictionService/Predict"
 _TOLERANCE = 1e-3
+TITLES = MappingProxyType(
+    {
+        "half_plus_two": "half_plus_two, 3 numbers",
+        "mlp": "MLP 128-512-256-1, batch 1",
+        "mobilenet": "MobileNetV2 224x224, batch 1",
+    }
+)
 
 Array = npt.NDArray[np.float32]
 
@@ -50,13 +59,8 @@ def make_toy_model() -> Model:
     return Model("toy", "toy", input_name="x", output_name="y", input=array, answer=array / 2 + 2)
 
 
-def prepare_models(log: Path) -> list[Model]:
-    """All models; those not in the cache yet are written, which TensorFlow comments in `log`."""
-    titles = {
-        "half_plus_two": "half_plus_two, 3 numbers",
-        "mlp": "MLP 128-512-256-1, batch 1",
-        "mobilenet": "MobileNetV2 224x224, batch 1",
-    }
+def prepare_models(log: Path, *, titles: Mapping[str, str] = TITLES) -> list[Model]:
+    """The models named. Those not in the cache are written, which TensorFlow comments in `log`."""
     return [_prepare(name, title=title, log=log) for name, title in titles.items()]
 
 

@@ -54,6 +54,9 @@ class Ratio:
     target: float | None = None
     """The ratio should be no less."""
 
+    scale: float = 1.0
+    """What one of `under` counts for, such as the rows of a batch."""
+
 
 @dataclass(frozen=True, slots=True)
 class BareWay:
@@ -138,7 +141,7 @@ def plan_model(model: Model) -> Section:
     if is_slow:
         # As JSON its input is five times the size, and parsing it is all that would be measured.
         cases = tuple(case for case in cases if case.endpoint.protocol is Protocol.GRPC)
-    server = Server(f"Aspira with {model.name}", _aspira_command(model), cases)
+    server = Server(f"Aspira with {model.name}", aspira_command(model), cases)
     return Section(model.title, servers=(server,), bare=bare_tensorflow(model))
 
 
@@ -198,7 +201,9 @@ def _pyvoy_command(ports: Ports) -> list[str]:
     return [program, application, "--no-lifespan", "--port", str(ports.grpc)]
 
 
-def _aspira_command(model: Model) -> CommandMaker:
+def aspira_command(model: Model, *flags: str) -> CommandMaker:
+    """Aspira with one model, and flags beyond those that name it and the ports."""
+
     def make_command(ports: Ports) -> list[str]:
         return [
             str(_PROGRAMS / "aspira"),
@@ -208,6 +213,7 @@ def _aspira_command(model: Model) -> CommandMaker:
             f"--rest_api_port={ports.rest}",
             f"--model_name={model.name}",
             f"--model_base_path={model.version_directory.parent}",
+            *flags,
         ]
 
     return make_command

@@ -28,6 +28,11 @@ class Spread:
             return _MISSING
         return f"{self.low:,.{decimals}f} - {self.high:,.{decimals}f}"
 
+    def times(self, factor: float) -> "Spread":
+        return Spread(
+            self.low * factor, self.middle * factor, self.high * factor, self.is_disturbed
+        )
+
     def divide(self, under: "Spread") -> "Spread":
         """The ratio, from the least to the most that the two leave open."""
         return Spread(
@@ -52,10 +57,10 @@ class Figures:
             return None
         return Spread(min(values), middle=median(values), high=max(values), is_disturbed=not quiet)
 
-    def try_ratio(self, over: str, *, under: str) -> Spread | None:
-        """Rate over rate."""
+    def try_ratio(self, over: str, *, under: str, scale: float = 1.0) -> Spread | None:
+        """Rate over rate, one of the latter counting for `scale`."""
         above, below = self.try_spread(over), self.try_spread(under)
-        return above.divide(below) if above and below else None
+        return above.divide(below.times(scale)) if above and below else None
 
     def others_cpus(self) -> list[float]:
         return [record.others_cpus for record in self._records if not record.error]
@@ -139,7 +144,7 @@ def _format_ratios(ratios: Iterable[Ratio], *, figures: Figures) -> str:
     header = ("ratio of requests/s", "median ", "low - high", "target", "")
     rows = []
     for ratio in ratios:
-        spread = figures.try_ratio(ratio.over, under=ratio.under)
+        spread = figures.try_ratio(ratio.over, under=ratio.under, scale=ratio.scale)
         rows.append((ratio.title, *_show(spread, decimals=2), *_judge(ratio, spread=spread)))
     return format_table(header, rows=rows)
 

@@ -14,8 +14,11 @@ from pathlib import Path
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 os.environ.setdefault("GRPC_VERBOSITY", "ERROR")
 
+from batching_plan import BATCHING_TITLES, plan_batching
+from isolation import measure_isolation
 from machine import read_facts
 from models import prepare_models
+from overload import measure_overload
 from peers_plan import SUBJECTS, Aspira, parse_aspira
 from peers_report import format_page
 from peers_run import PeersOptions, run_peers, write_pages
@@ -28,6 +31,9 @@ _EXIT_INTERRUPTED = 130
 _DEFAULT_ASPIRA = (Aspira("Aspira"),)
 _DESCRIPTION = """\
 serving: requests per second and latency of Aspira, beside bare servers and the bare runtime.
+batching: what batching and accelerators gain, beside the bare runtime with the same batches.
+overload: what is answered in time at twice the rate that can be.
+isolation: how long answers take while other models load and warm up.
 peers: the same of Aspira and of other model servers, each in an environment of its own.
 Servers listen on 127.0.0.1 and end with the benchmark. The report goes to the standard output,
 progress to the standard error, raw figures and the servers' logs to the output directory.
@@ -62,6 +68,24 @@ def _measure_serving(bench: Bench, *, parsed: argparse.Namespace, log: Path) -> 
     return _finish(bench, sections=sections)
 
 
+def _measure_batching(bench: Bench, *, parsed: argparse.Namespace, log: Path) -> int:  # noqa: ARG001
+    sections = plan_batching(prepare_models(log, titles=BATCHING_TITLES))
+    bench.run([step for section in sections for step in section.steps])
+    return _finish(bench, sections=sections)
+
+
+def _measure_overload(bench: Bench, *, parsed: argparse.Namespace, log: Path) -> int:  # noqa: ARG001
+    (model,) = prepare_models(log, titles={"fixed_cost": ""})
+    print(measure_overload(model, options=bench.options))
+    return 0
+
+
+def _measure_isolation(bench: Bench, *, parsed: argparse.Namespace, log: Path) -> int:  # noqa: ARG001
+    mlp, mobilenet = prepare_models(log, titles={"mlp": "", "mobilenet": ""})
+    print(measure_isolation(mlp, loaded=mobilenet, options=bench.options))
+    return 0
+
+
 def _measure_peers(bench: Bench, *, parsed: argparse.Namespace, log: Path) -> int:
     pages = _HERE.parent / "docs" / "benchmarks" if parsed.publish else bench.options.output
     options = PeersOptions(
@@ -83,6 +107,14 @@ def _parse_arguments(arguments: Sequence[str]) -> argparse.Namespace:
     serving = benchmarks.add_parser("serving", help="Aspira and what it is made of")
     serving.set_defaults(measure=_measure_serving, usual=(3, 4), num_tries=2)
     _add_common_arguments(serving)
+    for name, about, measure, usual in (
+        ("batching", "what batching and accelerators gain", _measure_batching, (3, 4)),
+        ("overload", "twice the load that can be answered", _measure_overload, (1, 60)),
+        ("isolation", "answers while other models load", _measure_isolation, (3, 20)),
+    ):
+        one = benchmarks.add_parser(name, help=about)
+        one.set_defaults(measure=measure, usual=usual, num_tries=1)
+        _add_common_arguments(one)
     peers = benchmarks.add_parser("peers", help="Aspira and other model servers")
     # Shorter, since there are many of them.
     peers.set_defaults(measure=_measure_peers, usual=(2, 2), num_tries=1)
