@@ -7,6 +7,7 @@ import asyncio
 import random
 import time
 from dataclasses import dataclass, field
+from typing import cast
 
 _MAX_CONNECTIONS = 4000
 _LAST_ANSWERS_S = 5.0
@@ -41,8 +42,7 @@ class _Connection(asyncio.Protocol):
         self._transport: asyncio.Transport
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
+        self._transport = cast("asyncio.Transport", transport)
 
     def ask(self, request: bytes, *, due_s: float) -> None:
         self._due_s = due_s
