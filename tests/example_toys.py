@@ -117,6 +117,7 @@ def play(
             InferenceService(
                 manager,
                 router=Router(RoutingTable()),
+                clock=SystemClock(),
                 is_method_name_checked=is_method_name_checked,
             )
         )

@@ -98,6 +98,7 @@ class Server:
         inference = InferenceService(
             self._manager,
             router=router,
+            clock=clock,
             is_method_name_checked=settings.service.is_method_name_checked,
         )
         self._models = ModelsService(

@@ -261,6 +261,8 @@ def test_metrics_count_requests_by_model_and_version(server: ServerProcess) -> N
     labels = 'model_name="half_plus_two",version="1",api="predict",entrypoint="rest"'
     assert f':aspira:request_count{{{labels},status="OK"}}' in page
     assert ':tensorflow:serving:request_count{model_name="half_plus_two",status="OK"}' in page
+    runtime = 'model_name="half_plus_two",API="Predict",runtime="TF1"'
+    assert f":tensorflow:serving:runtime_latency_count{{{runtime}}}" in page
 
 
 def test_a_64_mib_tensor_each_way(server: ServerProcess) -> None:

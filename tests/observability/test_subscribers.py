@@ -10,6 +10,7 @@ from aspira.contracts.events import (
     SourceProblem,
     VersionStateChanged,
     WarmupFinished,
+    WarmupRunEnded,
 )
 from aspira.contracts.identity import ModelName, ServableId, Version
 from aspira.observability.subscribers import ServingMetrics
@@ -54,7 +55,10 @@ def test_families_exist_before_the_first_event(metrics: ServingMetrics) -> None:
         "# TYPE :tensorflow:serving:model_warmup_latency histogram\n"
         "# TYPE :tensorflow:serving:model_warmup_records_read counter\n"
         "# TYPE :tensorflow:serving:request_count counter\n"
+        "# TYPE :tensorflow:serving:request_example_count_total counter\n"
+        "# TYPE :tensorflow:serving:request_example_counts histogram\n"
         "# TYPE :tensorflow:serving:request_latency histogram\n"
+        "# TYPE :tensorflow:serving:runtime_latency histogram\n"
     )
 
 
@@ -279,3 +283,58 @@ def test_a_number_is_read_by_tensorflows_name_of_it(metrics: ServingMetrics) -> 
     assert metrics.read_first(name) == 5
     assert metrics.read_first("/tensorflow/serving/model_warmup_latency") == 0
     assert metrics.read_first("/nothing") == 0
+
+
+RUNTIME_LATENCY = ":tensorflow:serving:runtime_latency"
+
+
+@pytest.mark.parametrize("entrypoint", ["grpc", "rest"])
+@pytest.mark.parametrize("code", [Code.OK, Code.INTERNAL])
+def test_a_run_counts_however_its_request_came_and_ended(
+    metrics: ServingMetrics, entrypoint: str, code: Code
+) -> None:
+    event = GRPC_PREDICT._replace(entrypoint=entrypoint, code=code)
+    # Requests alike in all but the run, in either order.
+    metrics.on_request(event)
+    metrics.on_request(event._replace(run_s=0.000015))
+    metrics.on_request(event._replace(run_s=0.000025))
+    labels = 'model_name="m",API="Predict",runtime="TF1"'
+    assert samples(metrics, RUNTIME_LATENCY) == {f"{{{labels}}}": "2"}
+    page = metrics.render().decode()
+    assert f'{RUNTIME_LATENCY}_bucket{{{labels},le="18"}} 1\n' in page
+    assert f"{RUNTIME_LATENCY}_sum{{{labels}}} 40\n" in page
+
+
+def test_a_request_without_a_run_makes_no_series(metrics: ServingMetrics) -> None:
+    metrics.on_request(REST_NOT_FOUND)
+    assert samples(metrics, RUNTIME_LATENCY) == {}
+
+
+def test_runs_of_warm_up_count_with_those_of_requests(metrics: ServingMetrics) -> None:
+    metrics.on_request(GRPC_PREDICT._replace(api="classify", run_s=0.00002))
+    for api in ("classify", "regress", "multi_inference", ""):
+        metrics.on_lifecycle(WarmupRunEnded("m", api, 0.00002))
+    assert samples(metrics, RUNTIME_LATENCY) == {
+        '{model_name="m",API="Classify",runtime="TF1"}': "2",
+        '{model_name="m",API="Regress",runtime="TF1"}': "1",
+    }
+    assert f'{RUNTIME_LATENCY}_sum{{model_name="m",API="Classify",runtime="TF1"}} 40' in (
+        metrics.render().decode()
+    )
+
+
+def test_examples_of_multi_inference_are_counted(metrics: ServingMetrics) -> None:
+    event = GRPC_PREDICT._replace(api="multi_inference", run_s=0.1)
+    metrics.on_request(event._replace(num_examples=3))
+    metrics.on_request(event._replace(num_examples=4))
+    metrics.on_request(GRPC_PREDICT)
+    total = ":tensorflow:serving:request_example_count_total"
+    counts = ":tensorflow:serving:request_example_counts"
+    assert samples(metrics, total) == {'{model="m"}': "7"}
+    assert samples(metrics, counts) == {'{model="m"}': "2"}
+    page = metrics.render().decode()
+    assert f'{counts}_bucket{{model="m",le="4"}} 1\n{counts}_bucket{{model="m",le="8"}} 2' in page
+    assert (
+        f'{counts}_bucket{{model="m",le="16384"}} 2\n{counts}_bucket{{model="m",le="+Inf"}}' in page
+    )
+    assert samples(metrics, RUNTIME_LATENCY) == {}

@@ -8,9 +8,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from aspira.contracts.errors import Internal, InvalidArgument, NotFound, ServingError
+from aspira.contracts.errors import Internal, InvalidArgument, NotFound, ServingError, Unimplemented
 from aspira.contracts.events import EventBus
-from aspira.contracts.signatures import PREDICT_METHOD
+from aspira.contracts.signatures import PREDICT_METHOD, SignatureTable
 from aspira.contracts.tensors import DataType
 from aspira.runtimes.litert import LitertLoader, LitertServable
 from aspira.runtimes.options import LitertOptions, WarmupOptions
@@ -92,6 +92,28 @@ def test_more_requests_than_interpreters_all_get_their_own_answers() -> None:
     for thread in threads:
         thread.join()
     assert wrong == []
+
+
+def test_several_signatures_in_one_run() -> None:
+    servable = load(version(WITH_SIGNATURES))
+    table = servable.signatures
+    assert isinstance(table, SignatureTable)
+    answer = servable.run(
+        table.join(["serving_default"]),
+        inputs={"serving_default/x": floats(2.0)},
+        outputs=("serving_default/y",),
+    )
+    np.testing.assert_array_equal(answer["serving_default/y"], floats(3.0))
+
+
+def test_tensors_by_their_names() -> None:
+    servable = load(version(WITH_SIGNATURES))
+    output = servable.signatures["serving_default"].outputs["y"].runtime_name
+    servable.run_session({"tflite_input": floats(2.0)}, fetches=(output,), targets=())
+    with pytest.raises(Internal, match="Missing input TFLite tensor: nothing"):
+        servable.run_session({"nothing": floats(2.0)}, fetches=(output,), targets=())
+    with pytest.raises(Unimplemented, match="target"):
+        servable.run_session({"tflite_input": floats(2.0)}, fetches=(), targets=("op",))
 
 
 def test_a_wrong_dtype_is_refused_and_harms_nobody() -> None:

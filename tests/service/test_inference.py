@@ -61,7 +61,9 @@ def play(scenario: Callable[[InferenceService], Awaitable[None]]) -> None:
         manager.aspire(Aspired(M, {Version(1): Path("/m/1"), Version(2): Path("/m/2")}))
         await manager.wait_until(lambda: all(s.state.value == "ready" for s in manager.statuses(M)))
         labels = {M: {STABLE: Version(1), VersionLabel("gone"): Version(9)}}
-        await scenario(InferenceService(manager, router=Router(RoutingTable(labels))))
+        await scenario(
+            InferenceService(manager, router=Router(RoutingTable(labels)), clock=SystemClock())
+        )
         await manager.stop()
 
     asyncio.run(act())

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from aspira.contracts.clock import SystemClock
 from aspira.contracts.errors import (
     DataLoss,
     FailedPrecondition,
@@ -47,7 +48,7 @@ class Shop:
         self.manager = Manager[Any](self.loaders, options=options, events=events)
         self.source = FilesystemSource(self.manager.aspire, events=events, poll_interval_s=0)
         router = Router(RoutingTable())
-        self.inference = InferenceService(self.manager, router=router)
+        self.inference = InferenceService(self.manager, router=router, clock=SystemClock())
         self.models = ModelsService(
             self.manager,
             source=self.source,

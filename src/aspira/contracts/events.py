@@ -60,12 +60,24 @@ class RecordingEnded:
     num_records: int
 
 
+@dataclass(frozen=True, slots=True)
+class WarmupRunEnded:
+    """A run of a warm-up record succeeded. `api` is as in `RequestEnded`."""
+
+    model_name: str
+    api: str
+    duration_s: float
+
+
 class RequestEnded(NamedTuple):
     """A request got its one answer. `version` is None where none was chosen.
 
     `entrypoint` is `grpc` or `rest`. `api` is `predict`, `classify` or `regress`, over gRPC also
     `multi_inference`. Over REST it is empty for all that is no inference: status, metadata, and
     what cannot be routed; gRPC's questions about models are not published.
+
+    `run_s` is how long the model's run took, its wait in the queue included; None where there was
+    none that succeeded. `num_examples` is how many examples a `multi_inference` was about.
     """
 
     model_name: str
@@ -74,6 +86,8 @@ class RequestEnded(NamedTuple):
     entrypoint: str
     code: Code
     duration_s: float
+    run_s: float | None = None
+    num_examples: int = 0
 
 
 class BatchEnded(NamedTuple):
@@ -134,6 +148,7 @@ LifecycleEvent = (
     | WarmupFinished
     | RecordingStarted
     | RecordingEnded
+    | WarmupRunEnded
 )
 
 

@@ -1,6 +1,7 @@
 """What a servable can be asked: named functions with typed, shaped inputs and outputs."""
 
-from collections.abc import Iterable, Mapping
+import json
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from aspira.contracts.errors import InvalidArgument
@@ -11,6 +12,9 @@ Shape = tuple[int | None, ...]
 PREDICT_METHOD = "tensorflow/serving/predict"
 CLASSIFY_METHOD = "tensorflow/serving/classify"
 REGRESS_METHOD = "tensorflow/serving/regress"
+
+# Clients choose what is joined; joints beyond this many are made anew for each run.
+_MAX_JOINTS = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +95,59 @@ class Signature:
                 f" Sent extra: {_names(inputs.keys() - self.inputs.keys())}."
                 f" Missing but required: {_names(required - inputs.keys())}."
             )
+
+
+class SignatureTable(Mapping[str, Signature]):
+    """The signatures of a model whose runtime can run several of them as one.
+
+    Iteration and look-up know the model's own, which are all that clients may name. `resolve`,
+    for the runtime, knows also the names that `join` gives. Any thread.
+    """
+
+    def __init__(self, signatures: Mapping[str, Signature]) -> None:
+        self._own = dict(signatures)
+        self._joints: dict[str, Signature] = {}
+
+    def __getitem__(self, name: str) -> Signature:
+        return self._own[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._own)
+
+    def __len__(self) -> int:
+        return len(self._own)
+
+    def join(self, names: Iterable[str]) -> str:
+        """The name under which one run answers for all of these, with `joint_alias` for aliases."""
+        return json.dumps(list(names))
+
+    def resolve(self, name: str) -> Signature:
+        """A signature of the model, or the joint one that `join` named."""
+        found = self._own.get(name) or self._joints.get(name)
+        if found is None:
+            found = self._make_joint(json.loads(name))
+            if len(self._joints) < _MAX_JOINTS:
+                self._joints[name] = found
+        return found
+
+    def _make_joint(self, names: list[str]) -> Signature:
+        return Signature(
+            {
+                joint_alias(name, alias=alias): spec
+                for name in names
+                for alias, spec in self._own[name].inputs.items()
+            },
+            {
+                joint_alias(name, alias=alias): spec
+                for name in names
+                for alias, spec in self._own[name].outputs.items()
+            },
+        )
+
+
+def joint_alias(signature_name: str, *, alias: str) -> str:
+    """What an alias of one signature is called in a run of several."""
+    return f"{signature_name}/{alias}"
 
 
 def _names(aliases: Iterable[str]) -> str:

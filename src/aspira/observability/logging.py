@@ -20,6 +20,7 @@ from aspira.contracts.events import (
     SourceProblem,
     VersionStateChanged,
     WarmupFinished,
+    WarmupRunEnded,
 )
 
 _STATE_TEXTS: Mapping[str, str] = MappingProxyType(
@@ -55,6 +56,8 @@ class EventLogger:
 
     def on_event(self, event: LifecycleEvent) -> None:
         line = _describe(event)
+        if line is None:
+            return
         message = line.message.replace("\n", "\\n")
         text = f"{self._timestamp()}: {line.severity} aspira/{line.area}] {message}\n"
         # A log that cannot be written, its reader gone or its disk full, must not stop serving.
@@ -68,7 +71,7 @@ class EventLogger:
         return f"{moment}.{microseconds:06d}"
 
 
-def _describe(event: LifecycleEvent) -> _Line:
+def _describe(event: LifecycleEvent) -> _Line | None:
     match event:
         case VersionStateChanged():
             return _describe_state(event)
@@ -80,6 +83,8 @@ def _describe(event: LifecycleEvent) -> _Line:
             return _Line("I", "warmup", _warmup_text(event))
         case RecordingStarted() | RecordingEnded():
             return _Line("I", "warmup", _recording_text(event))
+        case WarmupRunEnded():
+            return None
 
 
 def _describe_state(event: VersionStateChanged) -> _Line:

@@ -152,4 +152,19 @@ class Histogram(Series[HistogramSeries]):
         series.sum += value
 
 
+def merge_histograms(first: Histogram, *, second: Histogram) -> Histogram:
+    """The sums of two histograms with the same name, labels and bounds; each has its own writer."""
+    merged = Histogram(
+        first.name,
+        label_names=first.label_names,
+        bounds=first.bounds,
+        max_num_series=2 * MAX_NUM_SERIES,
+    )
+    for labels, series in (*first.snapshot(), *second.snapshot()):
+        total = merged.find(labels)
+        total.counts = [a + b for a, b in zip(total.counts, series.counts, strict=True)]
+        total.sum += series.sum
+    return merged
+
+
 Family = Counter | Gauge | Histogram

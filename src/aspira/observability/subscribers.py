@@ -25,6 +25,7 @@ from aspira.contracts.events import (
     SourceProblem,
     VersionStateChanged,
     WarmupFinished,
+    WarmupRunEnded,
 )
 from aspira.contracts.identity import ServableId
 from aspira.observability.batch_metrics import BatchMetrics, queue_families
@@ -41,17 +42,21 @@ from aspira.observability.metrics import (
     Labels,
     ScalarSeries,
     exponential_bounds,
+    merge_histograms,
 )
 
 UNKNOWN = "__unknown__"
 MAX_NUM_UNKNOWN_SERIES = 1_000
 LATENCY_BOUNDS_US = exponential_bounds(10.0, growth=1.8, num_bounds=33)
+EXAMPLE_COUNT_BOUNDS = exponential_bounds(1.0, growth=2.0, num_bounds=15)
 
 _MICROSECONDS_PER_SECOND = 1e6
 _GRPC_API_LABELS: Mapping[str, str] = MappingProxyType(
     {"predict": "Predict", "classify": "Classify", "regress": "Regress"}
 )
 _REST_API_LABELS = frozenset(_GRPC_API_LABELS)
+# The original's name for a session of whatever kind; its binary has no other.
+_RUNTIME = "TF1"
 
 
 class ServingMetrics:
@@ -109,7 +114,15 @@ class ServingMetrics:
 
     @property
     def _families(self) -> list[Family]:
-        return [*self._requests.families, *self._models.families, *self._batches.families]
+        runtime_latency_us = merge_histograms(
+            self._requests.runtime_latency_us, second=self._models.runtime_latency_us
+        )
+        return [
+            *self._requests.families,
+            runtime_latency_us,
+            *self._models.families,
+            *self._batches.families,
+        ]
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,6 +131,7 @@ class _RequestSeries:
 
     counters: tuple[ScalarSeries, ...]
     histograms: tuple[HistogramSeries, ...]
+    runtime: HistogramSeries | None
 
 
 class _RequestMetrics:
@@ -151,6 +165,18 @@ class _RequestMetrics:
             bounds=LATENCY_BOUNDS_US,
             max_num_series=max_num_series,
         )
+        self.runtime_latency_us = _make_runtime_latency(max_num_series)
+        self._example_counts = Histogram(
+            "/tensorflow/serving/request_example_counts",
+            label_names=("model",),
+            bounds=EXAMPLE_COUNT_BOUNDS,
+            max_num_series=max_num_series,
+        )
+        self._example_count_total = Counter(
+            "/tensorflow/serving/request_example_count_total",
+            label_names=("model",),
+            max_num_series=max_num_series,
+        )
         self._max_num_known = max_num_series
         self._known: dict[tuple[object, ...], _RequestSeries] = {}
         self._model_names = model_names
@@ -159,10 +185,18 @@ class _RequestMetrics:
 
     @property
     def families(self) -> tuple[Family, ...]:
-        return (self._count, self._latency_us, self._version_count, self._version_latency_us)
+        """All but `runtime_latency_us`, to which warm-up adds."""
+        return (
+            self._count,
+            self._latency_us,
+            self._version_count,
+            self._version_latency_us,
+            self._example_counts,
+            self._example_count_total,
+        )
 
     def count(self, event: RequestEnded) -> None:
-        key = event[:-1]
+        key = event[:5]
         series = self._known.get(key)
         if series is None:
             series = self._find_series(event)
@@ -176,6 +210,15 @@ class _RequestMetrics:
             for histogram in series.histograms:
                 histogram.counts[index] += 1
                 histogram.sum += latency_us
+        if event.run_s is not None:
+            runtime = series.runtime or self._find_runtime(event)
+            if runtime is not None:
+                run_us = event.run_s * _MICROSECONDS_PER_SECOND
+                runtime.counts[bisect_right(LATENCY_BOUNDS_US, run_us)] += 1
+                runtime.sum += run_us
+        if event.num_examples:
+            self._example_counts.observe((event.model_name,), value=event.num_examples)
+            self._example_count_total.increment((event.model_name,), by=event.num_examples)
 
     def _find_series(self, event: RequestEnded) -> "_RequestSeries":
         """The series that requests alike in all but their duration count in."""
@@ -194,7 +237,14 @@ class _RequestMetrics:
             counters.append(self._count.find(count_labels))
             if event.code is Code.OK:
                 histograms.append(self._latency_us.find((event.model_name, *reference_labels)))
-        return _RequestSeries(tuple(counters), tuple(histograms))
+        return _RequestSeries(tuple(counters), tuple(histograms), self._find_runtime(event))
+
+    def _find_runtime(self, event: RequestEnded) -> HistogramSeries | None:
+        """Where runs of such requests count; failures before the run must not make series."""
+        api = _GRPC_API_LABELS.get(event.api)
+        if api is None or event.run_s is None:
+            return None
+        return self.runtime_latency_us.find((event.model_name, api, _RUNTIME))
 
     def _is_unknown(self, event: RequestEnded) -> bool:
         """Whether it failed for want of a model, or too early to tell, under a name of no model."""
@@ -242,6 +292,7 @@ class _ModelMetrics:
             "/aspira/load_failures", label_names=("model_name", "version", "code")
         )
         self._source_problems = Gauge("/aspira/source_problems", label_names=("model_name",))
+        self.runtime_latency_us = _make_runtime_latency(MAX_NUM_SERIES)
         self._states: dict[ServableId, str] = {}
 
     @property
@@ -267,6 +318,12 @@ class _ModelMetrics:
                 self._source_problems.assign((event.model_name,), value=int(bool(event.message)))
             case WarmupFinished():
                 self._note_warmup(event)
+            case WarmupRunEnded(model_name=name, api=api, duration_s=duration_s):
+                if api in _GRPC_API_LABELS:
+                    self.runtime_latency_us.observe(
+                        (name, _GRPC_API_LABELS[api], _RUNTIME),
+                        value=duration_s * _MICROSECONDS_PER_SECOND,
+                    )
 
     def _note_state(self, servable_id: ServableId, *, state: str) -> None:
         labels = (servable_id.name, str(servable_id.version))
@@ -280,6 +337,15 @@ class _ModelMetrics:
         labels = (event.path, Code.OK.name)
         self._warmup_records.increment(labels, by=event.num_records)
         self._warmup_latency_us.observe(labels, value=event.duration_s * _MICROSECONDS_PER_SECOND)
+
+
+def _make_runtime_latency(max_num_series: int) -> Histogram:
+    return Histogram(
+        "/tensorflow/serving/runtime_latency",
+        label_names=("model_name", "API", "runtime"),
+        bounds=LATENCY_BOUNDS_US,
+        max_num_series=max_num_series,
+    )
 
 
 def _try_reference_labels(event: RequestEnded) -> tuple[str, str] | None:

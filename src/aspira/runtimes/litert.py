@@ -3,7 +3,8 @@
 An interpreter runs one request at a time, so a run borrows one and the next waits for a free one.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from queue import SimpleQueue
@@ -14,7 +15,7 @@ import numpy as np
 from aspira.contracts.errors import Internal, InvalidArgument, NotFound, Unimplemented
 from aspira.contracts.events import EventBus
 from aspira.contracts.identity import DEFAULT_SIGNATURE_NAME
-from aspira.contracts.signatures import PREDICT_METHOD, Signature, TensorSpec
+from aspira.contracts.signatures import PREDICT_METHOD, Signature, SignatureTable, TensorSpec
 from aspira.contracts.tensors import DataType, Tensor, Tensors, data_type_of
 from aspira.runtimes.options import LitertOptions, WarmupOptions
 from aspira.runtimes.tflite_model import read_signature_defs
@@ -57,7 +58,7 @@ class LitertServable:
         interpreters = [_make_interpreter(model) for _ in range(pool_size)]
         self._inputs = _Details(interpreters[0].get_input_details(), kind="input")
         self._outputs = _Details(interpreters[0].get_output_details(), kind="output")
-        self._signatures = self._read_signatures(signature_defs)
+        self._signatures = SignatureTable(self._read_signatures(signature_defs))
         self._free: SimpleQueue[Interpreter] = SimpleQueue()
         for interpreter in interpreters:
             self._free.put(interpreter)
@@ -68,26 +69,46 @@ class LitertServable:
 
     def run(self, signature_name: str, *, inputs: Tensors, outputs: tuple[str, ...]) -> Tensors:
         """See `Servable.run`; waits for a free interpreter."""
-        signature = self._signatures[signature_name]
+        signature = self._signatures.resolve(signature_name)
         fed = {
-            self._inputs.index(signature.inputs[alias]): _checked(
+            self._inputs.index(signature.inputs[alias].runtime_name): _checked(
                 tensor, alias=alias, spec=signature.inputs[alias]
             )
             for alias, tensor in inputs.items()
         }
-        interpreter = self._free.get()
-        try:
+        with self._borrow() as interpreter:
             _invoke(interpreter, inputs=fed)
             return {
-                alias: _fetch(interpreter, index=self._outputs.index(signature.outputs[alias]))
+                alias: _fetch(
+                    interpreter, index=self._outputs.index(signature.outputs[alias].runtime_name)
+                )
                 for alias in outputs
             }
-        finally:
-            self._free.put(interpreter)
+
+    def run_session(
+        self, feeds: Tensors, *, fetches: tuple[str, ...], targets: tuple[str, ...]
+    ) -> None:
+        """See `SessionServable.run_session`; a TFLite model has no operations to ask for."""
+        if targets:
+            raise Unimplemented("TFLite models have no target nodes")
+        fed = {self._inputs.index(name): tensor for name, tensor in feeds.items()}
+        fetched = [self._outputs.index(name) for name in fetches]
+        with self._borrow() as interpreter:
+            _invoke(interpreter, inputs=fed)
+            for index in fetched:
+                _fetch(interpreter, index=index)
 
     def unload(self) -> None:
         while not self._free.empty():
             self._free.get()
+
+    @contextmanager
+    def _borrow(self) -> Iterator[Interpreter]:
+        interpreter = self._free.get()
+        try:
+            yield interpreter
+        finally:
+            self._free.put(interpreter)
 
     def _read_signatures(self, messages: Mapping[str, bytes]) -> dict[str, Signature]:
         if not messages:
@@ -118,11 +139,17 @@ class _Details:
         exact = {str(detail["name"]): int(detail["index"]) for detail in details}
         self._index = {name.partition(":")[0]: index for name, index in exact.items()} | exact
 
-    def index(self, spec: TensorSpec) -> int:
-        """The tensor that a signature's runtime name means."""
-        name = spec.runtime_name
+    def index(self, name: str) -> int:
+        """The tensor that a runtime name means.
+
+        Raises:
+            Internal: there is none.
+        """
         found = self._index.get(name, self._index.get(name.partition(":")[0]))
-        assert found is not None, name
+        if found is None:
+            raise Internal(
+                f"Unknown tensor '{name}'.\n\tMissing {self._kind} TFLite tensor: {name}"
+            )
         return found
 
     def check(self, spec: TensorSpec, *, alias: str) -> None:

@@ -47,10 +47,19 @@ class LitertOptions:
 
 @dataclass(frozen=True, slots=True)
 class WarmupOptions:
-    """Whether and how often records are replayed."""
+    """Whether and how records are replayed."""
 
     is_enabled: bool = True
     """Replay the file if there is one."""
 
     num_request_iterations: int = 1
-    """Runs of each record."""
+    """Runs of each record; with 0 the file is only read."""
+
+    num_threads: int = 1
+    """Threads that replay records of one file, in no fixed order."""
+
+    batch_sizes: tuple[int, ...] = ()
+    """Rows with which each record is run too, its inputs repeated or cut to them."""
+
+    is_session_run_refused: bool = False
+    """A record of a session's run fails the load, as it does in TensorFlow Serving."""

@@ -14,8 +14,8 @@ import numpy as np
 
 from aspira.contracts.errors import ServingError
 from aspira.contracts.events import EventBus
-from aspira.contracts.signatures import Signature
-from aspira.contracts.tensors import Tensor, Tensors
+from aspira.contracts.signatures import Signature, SignatureTable, TensorSpec
+from aspira.contracts.tensors import QUANTIZED_TYPES, Tensor, Tensors
 from aspira.runtimes.options import TensorflowOptions, WarmupOptions
 from aspira.runtimes.saved_model import (
     MetaGraph,
@@ -75,7 +75,7 @@ class TensorflowServable:
 
     def __init__(self, session: Session, *, meta_graph: MetaGraph) -> None:
         self._session = session
-        self._signatures = _read_signatures(meta_graph)
+        self._signatures = SignatureTable(_read_signatures(meta_graph))
         self._is_small = _count_nodes(meta_graph) <= _MAX_NODES_ON_CALLING_THREAD
         self._calls: dict[tuple[str, tuple[str, ...]], Call] = {}
 
@@ -94,13 +94,23 @@ class TensorflowServable:
         """See `Servable.run`."""
         call = self._call_for(signature_name, outputs=outputs)
         try:
-            results = call(*_arguments(self._signatures[signature_name], inputs=inputs))
+            results = call(*_arguments(self._signatures.resolve(signature_name), inputs=inputs))
         except Exception as error:
             raise as_serving_error(error) from error
         return {
             alias: result if isinstance(result, np.ndarray) else _as_array(result)
             for alias, result in zip(outputs, results, strict=True)
         }
+
+    def run_session(
+        self, feeds: Tensors, *, fetches: tuple[str, ...], targets: tuple[str, ...]
+    ) -> None:
+        """See `SessionServable.run_session`."""
+        call = self._make_callable(feeds=tuple(feeds), fetches=fetches, targets=targets)
+        try:
+            call(*feeds.values())
+        except Exception as error:
+            raise as_serving_error(error) from error
 
     def unload(self) -> None:
         """Close the session; TensorFlow frees variables and tables with it."""
@@ -112,18 +122,27 @@ class TensorflowServable:
         # Two threads may make the same callable at once: one of the two is dropped, harmlessly.
         call = self._calls.get((signature_name, outputs))
         if call is None:
-            call = self._make_callable(self._signatures[signature_name], outputs=outputs)
+            signature = self._signatures.resolve(signature_name)
+            call = self._make_signature_callable(signature, outputs=outputs)
             if len(self._calls) < _MAX_CALLABLES:
                 self._calls[signature_name, outputs] = call
         return call
 
-    def _make_callable(self, signature: Signature, *, outputs: tuple[str, ...]) -> Call:
+    def _make_signature_callable(self, signature: Signature, *, outputs: tuple[str, ...]) -> Call:
+        specs = [signature.outputs[alias] for alias in outputs]
+        call = self._make_callable(
+            feeds=tuple(dict.fromkeys(spec.runtime_name for spec in signature.inputs.values())),
+            fetches=tuple(spec.runtime_name for spec in specs),
+        )
+        is_quantized = any(spec.dtype in QUANTIZED_TYPES for spec in specs)
+        return _with_quantized_types(call, specs=specs) if is_quantized else call
+
+    def _make_callable(
+        self, *, feeds: tuple[str, ...], fetches: tuple[str, ...], targets: tuple[str, ...] = ()
+    ) -> Call:
         from tensorflow.core.protobuf import config_pb2
 
-        options = config_pb2.CallableOptions(
-            feed=dict.fromkeys(spec.runtime_name for spec in signature.inputs.values()),
-            fetch=[signature.outputs[alias].runtime_name for alias in outputs],
-        )
+        options = config_pb2.CallableOptions(feed=feeds, fetch=fetches, target=targets)
         if self._is_small:
             options.run_options.inter_op_thread_pool = -1
         try:
@@ -132,6 +151,19 @@ class TensorflowServable:
         except Exception as error:
             raise as_serving_error(error) from error
         return call
+
+
+def _with_quantized_types(call: Call, *, specs: list[TensorSpec]) -> Call:
+    """TensorFlow gives quantized integers as plain ones of their width; clients see the type."""
+    dtypes = [spec.dtype.numpy_dtype if spec.dtype in QUANTIZED_TYPES else None for spec in specs]
+
+    def call_and_view(*inputs: Tensor) -> list[Tensor]:
+        return [
+            result if dtype is None else np.asarray(result).view(dtype)
+            for result, dtype in zip(call(*inputs), dtypes, strict=True)
+        ]
+
+    return call_and_view
 
 
 def _as_array(scalar: Any) -> Tensor:

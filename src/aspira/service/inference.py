@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from aspira.batching.servable import BatchedServable
+from aspira.contracts.clock import Clock
 from aspira.contracts.errors import FailedPrecondition, Internal
 from aspira.contracts.identity import DEFAULT_SIGNATURE_NAME, ModelSpec
 from aspira.contracts.inference import PredictRequest, PredictResponse
@@ -42,9 +43,11 @@ class InferenceService:
         manager: Manager[BatchedServable],
         *,
         router: Router,
+        clock: Clock,
         is_method_name_checked: bool = False,
     ) -> None:
         self._manager = manager
+        self.clock = clock
         self._router = router
         self.is_method_name_checked = is_method_name_checked
         self.recorder: Recorder | None = None
@@ -79,6 +82,7 @@ class InferenceService:
             raise FailedPrecondition(f'Serving signature key "{name}" not found.')
         if self.is_method_name_checked:
             _check_method_name(signature)
+        started_s = self.clock.now()
         outputs = await lease.servable.run(
             name,
             inputs=signature.bind_inputs(request.inputs),
@@ -86,10 +90,11 @@ class InferenceService:
             deadline=request.deadline,
             priority=request.priority,
         )
+        run_s = self.clock.now() - started_s
         if self.recorder is not None:
             servable_id = lease.servable_id
             self.recorder.offer(LogKind.PREDICT, request=request, servable_id=servable_id)
-        return PredictResponse(outputs, lease.servable_id, name)
+        return PredictResponse(outputs, lease.servable_id, name, run_s)
 
 
 def _check_method_name(signature: Signature) -> None:

@@ -48,6 +48,7 @@ class _Outcome:
     api: str = ""
     version: int | None = None
     code: Code = Code.OK
+    run_s: float | None = None
 
 
 class RestHandler:
@@ -103,7 +104,13 @@ class RestHandler:
     def _publish(self, outcome: _Outcome, *, duration_s: float) -> None:
         self._events.publish_request(
             RequestEnded(
-                outcome.model_name, outcome.version, outcome.api, "rest", outcome.code, duration_s
+                outcome.model_name,
+                outcome.version,
+                outcome.api,
+                "rest",
+                outcome.code,
+                duration_s,
+                outcome.run_s,
             )
         )
 
@@ -119,7 +126,7 @@ class RestHandler:
         answer_inference = INFERENCE_VERBS.get(route.verb)
         if answer_inference is not None:
             outcome.api = route.verb
-            response, outcome.version = await answer_inference(
+            response, outcome.version, outcome.run_s = await answer_inference(
                 self._inference, spec=route.spec, request=request
             )
             return response

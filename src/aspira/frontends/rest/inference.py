@@ -6,7 +6,7 @@ from typing import Protocol
 
 from aspira.contracts.identity import ModelSpec
 from aspira.frontends.rest.examples import answer_classify, answer_regress
-from aspira.frontends.rest.messages import HttpRequest, HttpResponse
+from aspira.frontends.rest.messages import HttpRequest, InferenceAnswer
 from aspira.frontends.rest.predict import answer_predict
 from aspira.service.inference import InferenceService
 
@@ -16,9 +16,7 @@ class AnswerInference(Protocol):
 
     async def __call__(
         self, inference: InferenceService, *, spec: ModelSpec, request: HttpRequest
-    ) -> tuple[HttpResponse, int]:
-        """The response, and the version that gave it."""
-        ...
+    ) -> InferenceAnswer: ...
 
 
 INFERENCE_VERBS: Mapping[str, AnswerInference] = MappingProxyType(

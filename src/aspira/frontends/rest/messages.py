@@ -46,3 +46,11 @@ class HttpResponse(NamedTuple):
     body: bytes = b""
     content_type: str = JSON
     headers: Mapping[str, str] = _NO_HEADERS
+
+
+class InferenceAnswer(NamedTuple):
+    """The answer to an inference, the version that gave it, and how long its run took."""
+
+    response: HttpResponse
+    version: int
+    run_s: float

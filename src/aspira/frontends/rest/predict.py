@@ -8,14 +8,14 @@ from aspira.contracts.inference import PredictRequest
 from aspira.frontends.offload import LARGE_BYTES, count_bytes, on_thread
 from aspira.frontends.rest.json_response import encode_predictions
 from aspira.frontends.rest.json_tensors import decode_inputs, parse_inference_body
-from aspira.frontends.rest.messages import HttpRequest, HttpResponse
+from aspira.frontends.rest.messages import HttpRequest, HttpResponse, InferenceAnswer
 from aspira.service.inference import InferenceService
 
 
 async def answer_predict(
     inference: InferenceService, *, spec: ModelSpec, request: HttpRequest
-) -> tuple[HttpResponse, int]:
-    """The response, and the version that gave it.
+) -> InferenceAnswer:
+    """Answer from the body.
 
     Raises:
         ServingError: in the order in which TensorFlow Serving checks.
@@ -49,4 +49,4 @@ async def answer_predict(
     else:
         encode = partial(encode_predictions, outputs, is_row_format=is_row_format)
         encoded = await on_thread(encode)
-    return HttpResponse(200, encoded), response.servable_id.version
+    return InferenceAnswer(HttpResponse(200, encoded), response.servable_id.version, response.run_s)
