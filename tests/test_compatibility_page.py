@@ -7,13 +7,19 @@ from aspira.cli.foreign_flags import FOREIGN_FLAGS, Support
 
 PAGE = Path(__file__).parents[1] / "docs" / "compatibility.md"
 BEGIN, END = "<!-- flags: begin -->\n", "<!-- flags: end -->"
-OWN = {"host", "listener", "num_run_threads", "shutdown_grace_seconds"} | {
+OWN = {
     "admin_host",
     "admin_port",
+    "custom_op_libraries",
+    "host",
+    "listener",
+    "num_run_threads",
+    "shutdown_grace_seconds",
+    "warmup_batch_sizes",
     "batching",
     "latency_target_ms",
-    "max_queued_requests",
     "max_queued_bytes",
+    "max_queued_requests",
 }
 
 

@@ -35,6 +35,7 @@ from aspira.observability.logging import EventLogger
 from aspira.observability.subscribers import ServingMetrics
 from aspira.platforms import Platforms, RuntimeLoaders, make_runtime_loader
 from aspira.routing.table import RoutingTable
+from aspira.runtimes.custom_ops import load_op_libraries
 from aspira.service.config_watch import ConfigWatch
 from aspira.service.drain import RequestGate
 from aspira.service.inference import InferenceService, Router
@@ -136,6 +137,7 @@ class Server:
             ServingError: the configuration is wrong.
         """
         configs = read_model_configs(self._settings.models)
+        load_op_libraries(self._settings.tensorflow.custom_op_libraries)
         # Frameworks leave millions of objects that never die; walking them would stop every
         # request for a fifth of a second, time and again.
         gc.collect()

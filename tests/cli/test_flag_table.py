@@ -56,14 +56,21 @@ OTHER_VALUES = {
     "listener": "portable",
     "mixed_precision": "bfloat16",
     "grpc_channel_arguments": "grpc.max_concurrent_streams=7",
+    "warmup_batch_sizes": "1,8",
 }
-OWN_FLAGS = {"host", "listener", "shutdown_grace_seconds", "num_run_threads"} | {
+OWN_FLAGS = {
     "admin_host",
     "admin_port",
+    "custom_op_libraries",
+    "host",
+    "listener",
+    "num_run_threads",
+    "shutdown_grace_seconds",
+    "warmup_batch_sizes",
     "batching",
     "latency_target_ms",
-    "max_queued_requests",
     "max_queued_bytes",
+    "max_queued_requests",
 }
 
 

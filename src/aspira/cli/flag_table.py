@@ -18,8 +18,15 @@ def _choose_batching(text: str) -> str:
     return BatchingMode(text).value
 
 
-def _split_tags(text: str) -> tuple[str, ...]:
-    return tuple(tag.strip() for tag in text.split(",") if tag.strip())
+def _split_list(text: str) -> tuple[str, ...]:
+    return tuple(item.strip() for item in text.split(",") if item.strip())
+
+
+def _split_sizes(text: str) -> tuple[int, ...]:
+    sizes = tuple(int(item) for item in _split_list(text))
+    if any(size < 1 for size in sizes):
+        raise ValueError(text)
+    return sizes
 
 
 def _choose_mixed_precision(text: str) -> str:
@@ -111,7 +118,7 @@ def _runtime_flags() -> tuple[Flag, ...]:
         Flag("num_tflite_pools", "litert.num_pools", 0,
              "Interpreters of a TFLite model. 0 means one per CPU."),
         Flag("saved_model_tags", "tensorflow.saved_model_tags", "serve",
-             "Comma-separated tags of the MetaGraph to load.", _split_tags),
+             "Comma-separated tags of the MetaGraph to load.", _split_list),
         Flag("mixed_precision", "tensorflow.mixed_precision", "",
              "bfloat16 lets TensorFlow compute in it where that is safe.", _choose_mixed_precision),
         Flag("enable_model_warmup", "warmup.is_enabled", default=True,
@@ -135,6 +142,12 @@ def _own_flags() -> tuple[Flag, ...]:
              "envoy, portable, or auto: envoy where it can run.", _choose_listener),
         Flag("shutdown_grace_seconds", "process.shutdown_grace_s", 25.0,
              "How long requests in flight may go on after SIGTERM or SIGINT."),
+        Flag("custom_op_libraries", "tensorflow.custom_op_libraries", "",
+             "Comma-separated paths of shared libraries with TensorFlow ops that models need.",
+             _split_list),
+        Flag("warmup_batch_sizes", "warmup.batch_sizes", "",
+             "Comma-separated numbers of rows. Each warm-up record is also run with its inputs"
+             " repeated or cut to each of them.", _split_sizes),
         Flag("num_run_threads", "batching.num_threads", 0,
              "Runs of one model version that may go on at once. 0 means as many as the batching "
              "parameters say, or one per CPU."),

@@ -26,6 +26,9 @@ class TensorflowOptions:
     gpu_memory_fraction: float = 0.0
     """Share of GPU memory; 0 leaves TensorFlow's default."""
 
+    custom_op_libraries: tuple[str, ...] = ()
+    """Shared libraries with ops, loaded before any model."""
+
     mixed_precision: str = ""
     """`bfloat16`: the graph is rewritten to compute in it where that is safe. Empty: it is not."""
 

@@ -17,6 +17,7 @@ from aspira.contracts.errors import (
     Unknown,
     error_from_code,
 )
+from aspira.runtimes.custom_ops import provide_ops
 
 # TensorFlow has no types for these.
 MetaGraph = Any
@@ -57,6 +58,7 @@ def open_session(directory: Path, *, meta_graph: MetaGraph, config: SessionConfi
     """
     import tensorflow as tf
 
+    provide_ops(meta_graph.graph_def)
     graph = tf.Graph()
     try:
         with graph.as_default():
