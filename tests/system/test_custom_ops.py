@@ -137,5 +137,8 @@ def test_a_missing_library_is_an_error_at_the_start(tmp_path: Path) -> None:
         log=tmp_path / "log",
     )
     server.start()
-    assert server.wait() == 255
-    assert "--custom_op_libraries: /nonexistent/ops.so; No such file" in server.stdout()
+    try:
+        assert server.wait() == 255
+        assert "--custom_op_libraries: /nonexistent/ops.so; No such file" in server.stdout()
+    finally:
+        server.kill()
