@@ -16,6 +16,8 @@ from aspira.lifecycle.version_choice import All, Latest, Specific
 from aspira.settings import ModelOptions, ProcessOptions, Settings
 from aspira.testing.toy_servable import ToyServable
 from serving_toys import (
+    DirectoryLoader,
+    ask,
     config_entry,
     config_list,
     listed_models,
@@ -154,6 +156,29 @@ def test_a_wrong_configuration_is_refused_at_start(tmp_path: Path) -> None:
     assert caught.value.message == (
         "Expected model m to have an absolute path or URI; got base_path()=relative/path"
     )
+
+
+def test_a_platform_file_decides_how_models_are_opened(tmp_path: Path) -> None:
+    adapter = "type.googleapis.com/tensorflow.serving.SavedModelBundleSourceAdapterConfig"
+    config = f"[{adapter}] {{ legacy_config {{ saved_model_tags: 'mine' }} }}"
+    file = tmp_path / "platform.txt"
+    file.write_text(
+        f"platform_configs {{ key: 'tensorflow' value {{ source_adapter_config {{ {config} }} }} }}"
+    )
+    base_path = tmp_path / "m"
+    write_version(base_path, version=1)
+    seen: list[Settings] = []
+
+    def make_loader(path: Path, *, settings: Settings, events: EventBus) -> DirectoryLoader:
+        seen.append(settings)
+        return make_toy_loader(path, settings=settings, events=events)
+
+    settings = replace(
+        single_model(base_path), process=ProcessOptions(platform_config_file=str(file))
+    )
+    (answer,) = ask(settings, predict("m"), make_runtime_loader=make_loader)
+    assert answer.json == {"predictions": [2.0]}
+    assert [each.tensorflow.saved_model_tags for each in seen] == [("mine",)]
 
 
 @pytest.mark.parametrize(

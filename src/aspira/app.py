@@ -33,6 +33,7 @@ from aspira.lifecycle.filesystem_source import FilesystemSource, MonitoredModel
 from aspira.lifecycle.manager import Manager
 from aspira.observability.logging import EventLogger
 from aspira.observability.subscribers import ServingMetrics
+from aspira.platform_config import apply_platform_config
 from aspira.platforms import Platforms, RuntimeLoaders, make_runtime_loader
 from aspira.routing.table import RoutingTable
 from aspira.runtimes.custom_ops import load_op_libraries
@@ -71,6 +72,7 @@ class Server:
         make_runtime_loader: RuntimeLoaders = make_runtime_loader,
         admin: AdminListener | None = None,
     ) -> None:
+        settings = apply_platform_config(settings)
         self._settings = settings
         self._admin = admin
         self._is_started = False

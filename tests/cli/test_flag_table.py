@@ -40,6 +40,7 @@ TENSORFLOW_SERVING_DEFAULTS: dict[str, FlagValue] = {
     "enable_model_warmup": True,
     "num_request_iterations_for_warmup": 0,
     "monitoring_config_file": "",
+    "platform_config_file": "",
     "enable_signature_method_name_check": False,
     "enable_grpc_healthcheck_service": False,
     "enable_profiler": True,

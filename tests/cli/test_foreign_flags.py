@@ -38,7 +38,6 @@ KINDS = {
     "rest_api_num_threads": "int64",
     "grpc_max_threads": "int64",
     "batching_parameters_file": "string",
-    "platform_config_file": "string",
     "thread_pool_factory_config_file": "string",
 }
 

@@ -111,6 +111,9 @@ def _runtime_flags() -> tuple[Flag, ...]:
              "Threads within an op. 0 means automatic."),
         Flag("tensorflow_inter_op_parallelism", "tensorflow.inter_op_parallelism", 0,
              "Threads across ops. 0 means automatic."),
+        Flag("platform_config_file", "process.platform_config_file", "",
+             "A text PlatformConfigMap. If set, flags about sessions, TFLite and warm-up that"
+             " TensorFlow Serving has are ignored."),
         Flag("per_process_gpu_memory_fraction", "tensorflow.gpu_memory_fraction", 0.0,
              "Share of GPU memory to take. 0 means TensorFlow's default."),
         Flag("prefer_tflite_model", "litert.is_preferred", default=False,

@@ -23,6 +23,9 @@ class TensorflowOptions:
     session_config_file: str = ""
     """A text `tensorflow.ConfigProto` to start from."""
 
+    session_config: str = ""
+    """A text `tensorflow.ConfigProto` to start from, in place of the file's."""
+
     gpu_memory_fraction: float = 0.0
     """Share of GPU memory; 0 leaves TensorFlow's default."""
 

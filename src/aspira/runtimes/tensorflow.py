@@ -24,6 +24,7 @@ from aspira.runtimes.saved_model import (
     open_session,
     read_meta_graph,
 )
+from aspira.runtimes.session_overrides import apply_session_overrides
 from aspira.runtimes.warmup import replay_warmup
 from aspira.wire.signature_def import decode_signature
 
@@ -59,6 +60,7 @@ class TensorflowLoader:
         """
         meta_graph = read_meta_graph(self._path, tags=self._options.saved_model_tags)
         config = make_session_config(self._options)
+        apply_session_overrides(config, directory=self._path)
         session = open_session(self._path, meta_graph=meta_graph, config=config)
         servable = TensorflowServable(session, meta_graph=meta_graph)
         try:
@@ -184,11 +186,13 @@ def make_session_config(options: TensorflowOptions) -> Any:
     """
     from tensorflow.core.protobuf import config_pb2, rewriter_config_pb2
 
-    from aspira.wire.text_format import parse_text_file
+    from aspira.wire.text_format import parse_text, parse_text_file
 
     config = config_pb2.ConfigProto()
     if options.session_config_file:
         parse_text_file(Path(options.session_config_file), into=config)
+    if options.session_config:
+        parse_text(options.session_config, into=config, origin="session_config")
     intra = options.intra_op_parallelism or options.session_parallelism
     inter = options.inter_op_parallelism or options.session_parallelism
     if intra > 0 or inter > 0:
