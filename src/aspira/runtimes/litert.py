@@ -19,6 +19,7 @@ from aspira.contracts.signatures import PREDICT_METHOD, Signature, SignatureTabl
 from aspira.contracts.tensors import DataType, Tensor, Tensors, data_type_of
 from aspira.runtimes.options import LitertOptions, WarmupOptions
 from aspira.runtimes.tflite_model import read_signature_defs
+from aspira.runtimes.tflite_parsing import split_parsing
 from aspira.runtimes.warmup import replay_warmup
 from aspira.wire.signature_def import decode_signature
 
@@ -55,8 +56,12 @@ class LitertServable:
 
     def __init__(self, model: bytes, *, pool_size: int) -> None:
         signature_defs = read_signature_defs(model)
+        model, self._parsers = split_parsing(model)
+        self._parsed_inputs = {parser.input_index for parser in self._parsers}
+        parsed = {index for parser in self._parsers for index in parser.output_indices}
         interpreters = [_make_interpreter(model) for _ in range(pool_size)]
-        self._inputs = _Details(interpreters[0].get_input_details(), kind="input")
+        inputs = [d for d in interpreters[0].get_input_details() if d["index"] not in parsed]
+        self._inputs = _Details(inputs, kind="input")
         self._outputs = _Details(interpreters[0].get_output_details(), kind="output")
         self._signatures = SignatureTable(self._read_signatures(signature_defs))
         self._free: SimpleQueue[Interpreter] = SimpleQueue()
@@ -76,6 +81,7 @@ class LitertServable:
             )
             for alias, tensor in inputs.items()
         }
+        fed = self._parse_examples(fed)
         with self._borrow() as interpreter:
             _invoke(interpreter, inputs=fed)
             return {
@@ -91,7 +97,9 @@ class LitertServable:
         """See `SessionServable.run_session`; a TFLite model has no operations to ask for."""
         if targets:
             raise Unimplemented("TFLite models have no target nodes")
-        fed = {self._inputs.index(name): tensor for name, tensor in feeds.items()}
+        fed = self._parse_examples(
+            {self._inputs.index(name): tensor for name, tensor in feeds.items()}
+        )
         fetched = [self._outputs.index(name) for name in fetches]
         with self._borrow() as interpreter:
             _invoke(interpreter, inputs=fed)
@@ -101,6 +109,12 @@ class LitertServable:
     def unload(self) -> None:
         while not self._free.empty():
             self._free.get()
+
+    def _parse_examples(self, fed: dict[int, Tensor]) -> dict[int, Tensor]:
+        for parser in self._parsers:
+            if parser.input_index in fed:
+                fed |= parser.parse(fed[parser.input_index])
+        return {i: x for i, x in fed.items() if i not in self._parsed_inputs}
 
     @contextmanager
     def _borrow(self) -> Iterator[Interpreter]:

@@ -11,6 +11,7 @@ from typing import Any
 
 from aspira.contracts.errors import (
     DataLoss,
+    InvalidArgument,
     NotFound,
     ServingError,
     Unimplemented,
@@ -84,6 +85,9 @@ def open_session(directory: Path, *, meta_graph: MetaGraph, config: SessionConfi
 
 def as_serving_error(error: Exception) -> ServingError:
     """TensorFlow's exception with the same code and text; Python's own become Unknown."""
+    if isinstance(error, UnicodeDecodeError):
+        # TensorFlow failed to raise its own: the text quotes bytes of an input that is no UTF-8.
+        return InvalidArgument(error.object.decode("utf-8", "replace"))
     code = getattr(error, "error_code", None)
     if code is None:
         return error if isinstance(error, ServingError) else Unknown(str(error))
