@@ -8,6 +8,7 @@ import numpy as np
 
 from aspira.batching.loader import BatchingLoader
 from aspira.batching.servable import BatchedServable
+from aspira.contracts.clock import SystemClock
 from aspira.contracts.errors import ServingError
 from aspira.contracts.events import EventBus
 from aspira.contracts.identity import ModelName, ServableId, Version

@@ -11,6 +11,7 @@ OWN = {
     "admin_host",
     "admin_port",
     "custom_op_libraries",
+    "enable_all_batch_sizes_warmup",
     "host",
     "listener",
     "num_run_threads",

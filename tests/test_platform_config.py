@@ -6,6 +6,8 @@ import tensorflow as tf
 from google.protobuf import text_format
 from tensorflow.core.protobuf import config_pb2
 
+from aspira.batching.options import BatchingOptions
+from aspira.batching.parameters import ParametersFinder
 from aspira.contracts.errors import (
     FailedPrecondition,
     Internal,
@@ -179,8 +181,6 @@ def test_what_has_no_effect_is_named_in_one_line(
         num_tflite_interpreters: 1
         num_tflite_interpreters_per_pool: 1
         remove_unused_fields_from_bundle_metagraph: true
-        wrap_session_with_no_threading_params: true
-        model_warmup_options { enable_all_batch_sizes_warmup: true }
         """
     )
     apply(tmp_path, text + entry(f"[{ADAPTER}] {{}}", platform="mine"))
@@ -189,8 +189,7 @@ def test_what_has_no_effect_is_named_in_one_line(
         f"{tmp_path}/platform.config: without effect: session_run_load_threadpool_index, "
         "experimental_transient_ram_bytes_during_load, in_graph_batching_parameters, "
         "enable_session_metadata, resource_estimation_uses_validation_result, "
-        "num_tflite_interpreters, wrap_session_with_no_threading_params, "
-        "enable_all_batch_sizes_warmup (--warmup_batch_sizes names the sizes), platform mine"
+        "num_tflite_interpreters, platform mine"
     )
 
 
@@ -213,3 +212,31 @@ def test_the_session_config_survives_as_text(tmp_path: Path) -> None:
     wanted.allow_soft_placement = True
     wanted.gpu_options.SetInParent()
     assert config == wanted
+
+
+def test_batching_is_what_the_file_says(tmp_path: Path) -> None:
+    settings = apply(
+        tmp_path,
+        bundle(
+            """
+            batching_parameters { max_batch_size { value: 8 } allowed_batch_sizes: [4, 8] }
+            enable_per_model_batching_params: true
+            model_warmup_options { enable_all_batch_sizes_warmup: true }
+            """
+        ),
+    )
+    assert settings.batching.is_enabled
+    assert settings.batching.is_per_model
+    assert settings.warmup.is_for_all_batch_sizes
+    found = ParametersFinder(replace(settings.batching, is_per_model=False)).find(tmp_path)
+    assert found is not None
+    assert (found.max_batch_size, found.allowed_batch_sizes) == (8, (4, 8))
+
+
+@pytest.mark.parametrize(
+    "fields", ["", "batching_parameters {} wrap_session_with_no_threading_params: true"]
+)
+def test_flags_do_not_turn_batching_on_where_the_file_does_not(tmp_path: Path, fields: str) -> None:
+    flags = replace(FLAGS, batching=BatchingOptions(is_enabled=True, parameters_file="/file"))
+    settings = apply(tmp_path, bundle(fields), settings=flags)
+    assert ParametersFinder(settings.batching).find(tmp_path) is None

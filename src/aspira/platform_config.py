@@ -1,4 +1,4 @@
-"""`--platform_config_file`: one file in place of all flags about sessions, TFLite and warm-up."""
+"""`--platform_config_file`: one file in place of flags about sessions, batches, TFLite, warm-up."""
 
 import logging
 from collections.abc import Mapping
@@ -7,6 +7,9 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
+from google.protobuf import text_format
+
+from aspira.batching.options import BatchingOptions
 from aspira.contracts.errors import Unimplemented
 from aspira.runtimes.options import LitertOptions, TensorflowOptions, WarmupOptions
 from aspira.settings import Settings
@@ -22,8 +25,6 @@ _REFUSED: Mapping[str, str] = MappingProxyType(
         "session_target": "sessions run in this process",
         "experimental_fixed_input_tensors": "every input comes from the request",
         "enable_saved_model_config": "Saved model config functionality is not implemented.",
-        "batching_parameters": "requests are not batched by the server yet",
-        "enable_per_model_batching_params": "requests are not batched by the server yet",
     }
 )
 _IGNORED = (
@@ -33,7 +34,6 @@ _IGNORED = (
     "enable_session_metadata",
     "resource_estimation_uses_validation_result",
     "num_tflite_interpreters",
-    "wrap_session_with_no_threading_params",
 )
 
 # Message classes are generated at run time, hence Any.
@@ -64,12 +64,11 @@ def apply_platform_config(settings: Settings) -> Settings:
         tensorflow=_decode_tensorflow(config, flags=settings.tensorflow),
         litert=LitertOptions(config.prefer_tflite_model, max(config.num_tflite_pools, 1)),
         warmup=_decode_warmup(config, flags=settings.warmup),
+        batching=_decode_batching(config, flags=settings.batching),
     )
 
 
 def _decode_tensorflow(config: Message, *, flags: TensorflowOptions) -> TensorflowOptions:
-    from google.protobuf import text_format
-
     precision = config.mixed_precision
     if precision not in {"", _BFLOAT16}:
         _logger.warning(
@@ -92,6 +91,20 @@ def _decode_warmup(config: Message, *, flags: WarmupOptions) -> WarmupOptions:
         is_enabled=config.enable_model_warmup,
         num_request_iterations=options.num_request_iterations.value if is_said else 1,
         num_threads=max(options.num_model_warmup_threads.value, 1),
+        is_for_all_batch_sizes=options.enable_all_batch_sizes_warmup,
+    )
+
+
+def _decode_batching(config: Message, *, flags: BatchingOptions) -> BatchingOptions:
+    is_enabled = (
+        config.HasField("batching_parameters") and not config.wrap_session_with_no_threading_params
+    )
+    return replace(
+        flags,
+        is_enabled=is_enabled,
+        parameters_file="",
+        parameters=text_format.MessageToString(config.batching_parameters) if is_enabled else "",
+        is_per_model=config.enable_per_model_batching_params,
     )
 
 
@@ -109,8 +122,6 @@ def _refuse_unsupported(config: Message, *, file: str) -> None:
 def _report_ignored(config: Message, *, platforms: Message, file: str) -> None:
     said = {field.name for field, _ in config.ListFields()}
     ignored = [name for name in _IGNORED if name in said]
-    if config.model_warmup_options.enable_all_batch_sizes_warmup:
-        ignored.append("enable_all_batch_sizes_warmup (--warmup_batch_sizes names the sizes)")
     ignored += [f"platform {name}" for name in platforms.platform_configs if name != _PLATFORM]
     if ignored:
         _logger.warning("%s: without effect: %s", file, ", ".join(ignored))

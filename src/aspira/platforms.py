@@ -1,10 +1,12 @@
 """Which loader makes a version of which platform ready, batching included."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Protocol
 
 from aspira.batching.context import BatchingContext
 from aspira.batching.loader import BatchingLoader
+from aspira.batching.options import BatchingParameters
 from aspira.batching.parameters import ParametersFinder
 from aspira.batching.servable import BatchedServable
 from aspira.contracts.events import EventBus
@@ -47,6 +49,42 @@ class FilePreference:
         return loader.load()
 
 
+class BatchWarmupLoader:
+    """Loads a version whose warm-up records are also run with every size that a batch may have."""
+
+    def __init__(
+        self,
+        path: Path,
+        *,
+        settings: Settings,
+        events: EventBus,
+        finder: ParametersFinder,
+        make_runtime_loader: RuntimeLoaders,
+    ) -> None:
+        self._path = path
+        self._settings = settings
+        self._events = events
+        self._finder = finder
+        self._make_runtime_loader = make_runtime_loader
+
+    def load(self) -> Servable:
+        parameters = self._finder.find(self._path)
+        sizes = () if parameters is None else choose_warmup_sizes(parameters)
+        warmup = self._settings.warmup
+        warmup = replace(warmup, batch_sizes=tuple(sorted({*warmup.batch_sizes, *sizes})))
+        settings = replace(self._settings, warmup=warmup)
+        loader = self._make_runtime_loader(self._path, settings=settings, events=self._events)
+        return loader.load()
+
+
+def choose_warmup_sizes(parameters: BatchingParameters) -> tuple[int, ...]:
+    """The sizes that batches are padded to; without such, powers of two up to the largest."""
+    if parameters.allowed_batch_sizes:
+        return parameters.allowed_batch_sizes
+    largest = parameters.execution_size
+    return (*(2**power for power in range((largest - 1).bit_length())), largest)
+
+
 class Platforms:
     """Makes loaders whose servables are batched; passed to the lifecycle manager.
 
@@ -70,12 +108,22 @@ class Platforms:
 
     def make_loader(self, servable_id: ServableId, *, path: Path) -> Loader[BatchedServable]:
         """The loader of one version."""
-        loader = self._make_runtime_loader(path, settings=self._settings, events=self._events)
         return BatchingLoader(
-            loader,
+            self._make_loader(path),
             servable_id=servable_id,
             directory=path,
             options=self._settings.batching,
             finder=self._parameters_finder,
             context=self._batching,
         )
+
+    def _make_loader(self, path: Path) -> Loader[Servable]:
+        if self._settings.warmup.is_for_all_batch_sizes:
+            return BatchWarmupLoader(
+                path,
+                settings=self._settings,
+                events=self._events,
+                finder=self._parameters_finder,
+                make_runtime_loader=self._make_runtime_loader,
+            )
+        return self._make_runtime_loader(path, settings=self._settings, events=self._events)

@@ -127,6 +127,11 @@ def check_settings(settings: Settings) -> None:
         )
     _check_counts(settings)
     _check_batching(settings.batching)
+    if settings.warmup.is_for_all_batch_sizes and not settings.batching.is_on:
+        raise InvalidArgument(
+            "--enable_all_batch_sizes_warmup needs --enable_batching, which says what sizes there"
+            " are; without it --warmup_batch_sizes names them"
+        )
     _check_credentials(listener)
 
 

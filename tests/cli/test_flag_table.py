@@ -63,6 +63,7 @@ OWN_FLAGS = {
     "admin_host",
     "admin_port",
     "custom_op_libraries",
+    "enable_all_batch_sizes_warmup",
     "host",
     "listener",
     "num_run_threads",

@@ -7,6 +7,7 @@ import pytest
 
 from aspira.batching.loader import BatchingLoader
 from aspira.batching.servable import BatchedServable
+from aspira.contracts.clock import SystemClock
 from aspira.contracts.errors import (
     DeadlineExceeded,
     FailedPrecondition,

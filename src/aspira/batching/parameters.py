@@ -8,7 +8,7 @@ from typing import Any
 from aspira.batching.options import BatchingOptions, BatchingParameters, count_cpus
 from aspira.contracts.errors import InvalidArgument
 from aspira.wire.batching_parameters import make_batching_parameters
-from aspira.wire.text_format import parse_text_file
+from aspira.wire.text_format import parse_text, parse_text_file
 
 PER_MODEL_FILE = "batching_params.pbtxt"
 
@@ -122,6 +122,10 @@ class ParametersFinder:
     def _read_for_all(self) -> BatchingParameters | None:
         if not self._options.is_on:
             return None
+        if self._options.parameters:
+            message = make_batching_parameters()
+            parse_text(self._options.parameters, into=message, origin="batching_parameters")
+            return decode_batching_parameters(message)
         if not self._options.parameters_file:
             return BatchingParameters()
         return read_batching_parameters(Path(self._options.parameters_file))

@@ -112,8 +112,8 @@ def _runtime_flags() -> tuple[Flag, ...]:
         Flag("tensorflow_inter_op_parallelism", "tensorflow.inter_op_parallelism", 0,
              "Threads across ops. 0 means automatic."),
         Flag("platform_config_file", "process.platform_config_file", "",
-             "A text PlatformConfigMap. If set, flags about sessions, TFLite and warm-up that"
-             " TensorFlow Serving has are ignored."),
+             "A text PlatformConfigMap. If set, TensorFlow Serving's flags about sessions,"
+             " batching, TFLite and warm-up are ignored."),
         Flag("per_process_gpu_memory_fraction", "tensorflow.gpu_memory_fraction", 0.0,
              "Share of GPU memory to take. 0 means TensorFlow's default."),
         Flag("prefer_tflite_model", "litert.is_preferred", default=False,
@@ -151,6 +151,8 @@ def _own_flags() -> tuple[Flag, ...]:
         Flag("warmup_batch_sizes", "warmup.batch_sizes", "",
              "Comma-separated numbers of rows. Each warm-up record is also run with its inputs"
              " repeated or cut to each of them.", _split_sizes),
+        Flag("enable_all_batch_sizes_warmup", "warmup.is_for_all_batch_sizes", default=False,
+             help="The same with every size that a batch may have; needs batching."),
         Flag("num_run_threads", "batching.num_threads", 0,
              "Runs of one model version that may go on at once. 0 means as many as the batching "
              "parameters say, or one per CPU."),

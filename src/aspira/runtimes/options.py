@@ -67,5 +67,8 @@ class WarmupOptions:
     batch_sizes: tuple[int, ...] = ()
     """Rows with which each record is run too, its inputs repeated or cut to them."""
 
+    is_for_all_batch_sizes: bool = False
+    """`batch_sizes` are those that batching may make of the version's requests."""
+
     is_session_run_refused: bool = False
     """A record of a session's run fails the load, as it does in TensorFlow Serving."""
