@@ -28,7 +28,6 @@ from aspira.runtimes.session_overrides import apply_session_overrides
 from aspira.runtimes.warmup import replay_warmup
 from aspira.wire.signature_def import decode_signature
 
-_INTERNAL_SIGNATURES = frozenset({"__saved_model_init_op", "__saved_model_train_op"})
 _MAX_NODES_ON_CALLING_THREAD = 512
 # Clients choose outputs freely; combinations beyond this many are made anew for each request.
 _MAX_CALLABLES = 256
@@ -210,7 +209,6 @@ def _read_signatures(meta_graph: MetaGraph) -> dict[str, Signature]:
     return {
         name: decode_signature(message)
         for name, message in sorted(meta_graph.signature_def.items())
-        if name not in _INTERNAL_SIGNATURES
     }
 
 
