@@ -1,7 +1,7 @@
 """What a servable can be asked: named functions with typed, shaped inputs and outputs."""
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from aspira.contracts.errors import InvalidArgument
@@ -97,25 +97,17 @@ class Signature:
             )
 
 
-class SignatureTable(Mapping[str, Signature]):
+class SignatureTable(dict[str, Signature]):
     """The signatures of a model whose runtime can run several of them as one.
 
-    Iteration and look-up know the model's own, which are all that clients may name. `resolve`,
-    for the runtime, knows also the names that `join` gives. Any thread.
+    As a mapping it holds the model's own, which are all that clients may name. `resolve`, for the
+    runtime, knows also the names that `join` gives. Any thread; nobody changes it.
     """
 
     def __init__(self, signatures: Mapping[str, Signature]) -> None:
-        self._own = dict(signatures)
+        # A dictionary, since every request looks its signature up.
+        super().__init__(signatures)
         self._joints: dict[str, Signature] = {}
-
-    def __getitem__(self, name: str) -> Signature:
-        return self._own[name]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._own)
-
-    def __len__(self) -> int:
-        return len(self._own)
 
     def join(self, names: Iterable[str]) -> str:
         """The name under which one run answers for all of these, with `joint_alias` for aliases."""
@@ -123,7 +115,7 @@ class SignatureTable(Mapping[str, Signature]):
 
     def resolve(self, name: str) -> Signature:
         """A signature of the model, or the joint one that `join` named."""
-        found = self._own.get(name) or self._joints.get(name)
+        found = self.get(name) or self._joints.get(name)
         if found is None:
             found = self._make_joint(json.loads(name))
             if len(self._joints) < _MAX_JOINTS:
@@ -135,12 +127,12 @@ class SignatureTable(Mapping[str, Signature]):
             {
                 joint_alias(name, alias=alias): spec
                 for name in names
-                for alias, spec in self._own[name].inputs.items()
+                for alias, spec in self[name].inputs.items()
             },
             {
                 joint_alias(name, alias=alias): spec
                 for name in names
-                for alias, spec in self._own[name].outputs.items()
+                for alias, spec in self[name].outputs.items()
             },
         )
 
