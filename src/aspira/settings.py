@@ -61,7 +61,7 @@ class ProcessOptions:
     """A text MonitoringConfig; says whether and where metrics are served."""
 
     platform_config_file: str = ""
-    """A text PlatformConfigMap, in place of the flags about sessions, TFLite and warm-up."""
+    """A text PlatformConfigMap, in place of flags about sessions, batching, TFLite and warm-up."""
 
     is_metrics_default: bool = True
     """Serve metrics at the default path when there is no monitoring file."""
