@@ -168,7 +168,7 @@ def _find_signature(servable: Servable, *, name: str) -> Signature:
 def _plan_runs(recorded: RecordedRequest, *, servable: Servable) -> list[_Run]:
     signatures = servable.signatures
     runs = [_plan_run(recorded.inputs, task=task, servable=servable) for task in recorded.tasks]
-    if len(runs) == 1 or not isinstance(signatures, SignatureTable):
+    if len(runs) < 2 or not isinstance(signatures, SignatureTable):
         return runs
     return [_join(runs, signatures=signatures)]
 
