@@ -16,15 +16,14 @@ from aspira.contracts.signatures import Signature, SignatureTable, TensorSpec, j
 from aspira.contracts.tensors import Tensor, Tensors
 from aspira.runtimes.options import WarmupOptions
 from aspira.runtimes.warmup_records import (
+    MAX_RECORDS,
     RecordedRequest,
     RecordedSessionRun,
     RecordedTask,
     parse_record,
     read_records,
+    warmup_file,
 )
-
-WARMUP_FILE = "tf_serving_warmup_requests"
-MAX_RECORDS = 1000
 
 
 @runtime_checkable
@@ -50,7 +49,7 @@ def replay_warmup(
     Raises:
         ServingError: a record cannot be read or replayed; the version must not be published.
     """
-    file = path / "assets.extra" / WARMUP_FILE
+    file = warmup_file(path)
     if not options.is_enabled or not file.is_file():
         return
     started_s = time.monotonic()

@@ -14,6 +14,8 @@ from aspira.runtimes.saved_model import as_serving_error
 from aspira.wire.examples import decode_examples
 from aspira.wire.tensor_proto import decode_tensor
 
+MAX_RECORDS = 1000
+
 # Message classes are generated at TensorFlow's import, hence Any.
 Message = Any
 
@@ -52,6 +54,11 @@ class RecordedSessionRun(NamedTuple):
     feeds: Tensors
     fetches: tuple[str, ...]
     targets: tuple[str, ...]
+
+
+def warmup_file(directory: Path) -> Path:
+    """Where a version directory has its recorded requests, if it has any."""
+    return directory / "assets.extra" / "tf_serving_warmup_requests"
 
 
 def read_records(file: Path) -> Generator[bytes]:
