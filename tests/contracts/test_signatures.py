@@ -147,3 +147,9 @@ def test_more_joints_than_are_kept_can_still_be_resolved() -> None:
     for name in names * 2:
         assert len(table.resolve(name).inputs) == 2
     assert len(table._joints) <= 64
+
+
+def test_internal_signatures_are_listed_and_cannot_be_asked() -> None:
+    table = SignatureTable({"b": signature("a")}, internal={"a": signature()})
+    assert list(table.listed()) == ["a", "b"]
+    assert table.get("a") is None

@@ -3,6 +3,7 @@
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from types import MappingProxyType
 
 from aspira.contracts.errors import InvalidArgument
 from aspira.contracts.tensors import DataType, Tensor, Tensors
@@ -101,13 +102,25 @@ class SignatureTable(dict[str, Signature]):
     """The signatures of a model whose runtime can run several of them as one.
 
     As a mapping it holds the model's own, which are all that clients may name. `resolve`, for the
-    runtime, knows also the names that `join` gives. Any thread; nobody changes it.
+    runtime, knows also the names that `join` gives. `internal` ones, by which a framework finds
+    its own way in the model, are listed in the metadata and cannot be asked. Any thread; nobody
+    changes it.
     """
 
-    def __init__(self, signatures: Mapping[str, Signature]) -> None:
+    def __init__(
+        self,
+        signatures: Mapping[str, Signature],
+        *,
+        internal: Mapping[str, Signature] = MappingProxyType({}),
+    ) -> None:
         # A dictionary, since every request looks its signature up.
         super().__init__(signatures)
+        self._internal = internal
         self._joints: dict[str, Signature] = {}
+
+    def listed(self) -> dict[str, Signature]:
+        """What the metadata tells of, by name."""
+        return dict(sorted({**self, **self._internal}.items()))
 
     def join(self, names: Iterable[str]) -> str:
         """The name under which one run answers for all of these, with `joint_alias` for aliases."""

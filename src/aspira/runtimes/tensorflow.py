@@ -28,6 +28,7 @@ from aspira.runtimes.session_overrides import apply_session_overrides
 from aspira.runtimes.warmup import replay_warmup
 from aspira.wire.signature_def import decode_signature
 
+_INTERNAL_SIGNATURES = frozenset({"__saved_model_init_op", "__saved_model_train_op"})
 _MAX_NODES_ON_CALLING_THREAD = 512
 # Clients choose outputs freely; combinations beyond this many are made anew for each request.
 _MAX_CALLABLES = 256
@@ -76,7 +77,7 @@ class TensorflowServable:
 
     def __init__(self, session: Session, *, meta_graph: MetaGraph) -> None:
         self._session = session
-        self._signatures = SignatureTable(_read_signatures(meta_graph))
+        self._signatures = _read_signatures(meta_graph)
         self._is_small = _count_nodes(meta_graph) <= _MAX_NODES_ON_CALLING_THREAD
         self._calls: dict[tuple[str, tuple[str, ...]], Call] = {}
 
@@ -205,11 +206,13 @@ def make_session_config(options: TensorflowOptions) -> Any:
     return config
 
 
-def _read_signatures(meta_graph: MetaGraph) -> dict[str, Signature]:
-    return {
+def _read_signatures(meta_graph: MetaGraph) -> SignatureTable:
+    signatures = {
         name: decode_signature(message)
         for name, message in sorted(meta_graph.signature_def.items())
     }
+    internal = {name: signatures.pop(name) for name in _INTERNAL_SIGNATURES & signatures.keys()}
+    return SignatureTable(signatures, internal=internal)
 
 
 def _count_nodes(meta_graph: MetaGraph) -> int:

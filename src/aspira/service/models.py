@@ -8,7 +8,7 @@ from types import MappingProxyType
 from aspira.batching.servable import BatchedServable
 from aspira.contracts.errors import FailedPrecondition, NotFound, ServingError, Unknown
 from aspira.contracts.identity import ModelName, ModelSpec, ServableId, Version
-from aspira.contracts.signatures import Signature
+from aspira.contracts.signatures import Signature, SignatureTable
 from aspira.lifecycle.filesystem_source import FilesystemSource
 from aspira.lifecycle.manager import Manager
 from aspira.lifecycle.version_record import VersionStatus
@@ -140,13 +140,16 @@ class ModelsService:
         return found
 
     def metadata(self, spec: ModelSpec) -> ModelMetadata:
-        """The signatures of a loaded version.
+        """The signatures of a loaded version, with those that nobody can ask.
 
         Raises:
             NotFound: no such model or version is ready.
         """
         with self._inference.lease(spec) as lease:
-            return ModelMetadata(lease.servable_id, lease.servable.signatures)
+            signatures = lease.servable.signatures
+            if isinstance(signatures, SignatureTable):
+                signatures = signatures.listed()
+            return ModelMetadata(lease.servable_id, signatures)
 
     def _apply(self, configs: ModelConfigs) -> None:
         self._configs = configs
