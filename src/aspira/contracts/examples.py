@@ -16,12 +16,13 @@ REGRESSION_OUTPUTS = (VALUES_OUTPUT,)
 class ExamplesRequest(NamedTuple):
     """One signature asked about `examples`: a string tensor of shape [n], n possibly 0.
 
-    `deadline` is in seconds of the server's clock; None means none.
+    `deadline` is in seconds of the server's clock; None means none. A higher `priority` waits less.
     """
 
     spec: ModelSpec
     examples: Tensor
     deadline: float | None = None
+    priority: int = 0
 
 
 class InferenceTask(NamedTuple):
@@ -37,6 +38,7 @@ class MultiInferenceRequest(NamedTuple):
     tasks: tuple[InferenceTask, ...]
     examples: Tensor
     deadline: float | None = None
+    priority: int = 0
 
 
 class Classifications(NamedTuple):

@@ -82,6 +82,7 @@ class _Question(NamedTuple):
     lease: ServableLease
     examples: Tensor
     deadline: float | None
+    priority: int
     clock: Clock
 
     async def ask(self, plan: _Plan[ResultT_co]) -> ExamplesResponse[ResultT_co]:
@@ -125,6 +126,7 @@ class _Question(NamedTuple):
             inputs=dict.fromkeys(input_aliases, self.examples),
             outputs=outputs,
             deadline=self.deadline,
+            priority=self.priority,
         )
         return result, self.clock.now() - started_s
 
@@ -169,13 +171,13 @@ async def multi_inference(
         ServingError: as `classify`, or the tasks do not go together. Nothing was run unless every
             task is fit to be.
     """
-    tasks, examples, deadline = request
+    tasks, examples, deadline, priority = request
     if not tasks or not tasks[0].spec.name:
         raise InvalidArgument("ModelSpec has no name specified.")
     with inference.lease(tasks[0].spec) as lease:
         is_name_checked = inference.is_method_name_checked
         plans = list(_plan_tasks(tasks, lease=lease, is_name_checked=is_name_checked))
-        question = _Question(lease, examples, deadline, inference.clock)
+        question = _Question(lease, examples, deadline, priority, inference.clock)
         signatures = lease.servable.signatures
         if len(plans) > 1 and isinstance(signatures, SignatureTable):
             responses = await question.ask_jointly(plans, signatures=signatures)
@@ -188,7 +190,7 @@ async def multi_inference(
 async def _infer(
     inference: InferenceService, *, request: ExamplesRequest, method: _Method[ResultT_co]
 ) -> ExamplesResponse[ResultT_co]:
-    spec, examples, deadline = request
+    spec, examples, deadline, priority = request
     name = spec.signature_name or DEFAULT_SIGNATURE_NAME
     with inference.lease(spec) as lease:
         signature = lease.servable.signatures.get(name)
@@ -197,7 +199,7 @@ async def _infer(
         is_name_checked = inference.is_method_name_checked
         outputs = _choose_outputs(signature, method=method, is_name_checked=is_name_checked)
         plan = _Plan(name, method, outputs)
-        response = await _Question(lease, examples, deadline, inference.clock).ask(plan)
+        response = await _Question(lease, examples, deadline, priority, inference.clock).ask(plan)
         _record(inference, kind=method.log_kind, request=request, lease=lease)
         return response
 

@@ -133,13 +133,16 @@ class ExamplesServicer:
 
 
 class _Decode(Protocol[RequestT_co]):
-    def __call__(self, message: Message, *, deadline: float | None) -> RequestT_co: ...
+    def __call__(
+        self, message: Message, *, deadline: float | None, priority: int = 0
+    ) -> RequestT_co: ...
 
 
 async def _decode(call: UnaryCall, *, decode: _Decode[RequestT_co]) -> RequestT_co:
+    decode_call = partial(decode, call.message, deadline=call.deadline, priority=call.priority)
     if call.num_bytes < LARGE_EXAMPLES_BYTES:
-        return decode(call.message, deadline=call.deadline)
-    return await on_thread(partial(decode, call.message, deadline=call.deadline))
+        return decode_call()
+    return await on_thread(decode_call)
 
 
 async def _fill_one(answer: Message, *, response: ExamplesResponse[ExamplesResult]) -> _Answer:

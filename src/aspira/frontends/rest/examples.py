@@ -43,7 +43,7 @@ async def _decode(request: HttpRequest, *, spec: ModelSpec) -> ExamplesRequest:
     else:
         body = await on_thread(lambda: decode_examples_body(request.body))
     asked = spec._replace(signature_name=body.signature_name)
-    return ExamplesRequest(asked, body.examples, request.deadline)
+    return ExamplesRequest(asked, body.examples, request.deadline, request.priority)
 
 
 async def _encode(
