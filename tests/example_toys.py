@@ -19,6 +19,7 @@ from aspira.lifecycle.options import LifecycleOptions
 from aspira.lifecycle.source import Aspired
 from aspira.routing.table import RoutingTable
 from aspira.service.inference import InferenceService, Router
+from aspira.service.options import ServiceOptions
 from aspira.settings import Settings
 from batching_toys import make_batching_loader, make_context
 
@@ -119,7 +120,7 @@ def play(
                 manager,
                 router=Router(RoutingTable()),
                 clock=SystemClock(),
-                is_method_name_checked=is_method_name_checked,
+                options=ServiceOptions(is_method_name_checked=is_method_name_checked),
             )
         )
         # Waits for every lease.

@@ -96,7 +96,7 @@ def test_good_models_are_served_whatever_becomes_of_others(
     answers = asyncio.run(run())
     assert answers["good"].json == {"predictions": [2.0]}
     for name in names[1:]:
-        assert answers[name].status == 404
+        assert answers[name].status == 503
         assert answers[name].error == f"Servable not found for request: Latest({name})"
     messages = [r.getMessage() for r in caplog.records if r.name == "aspira.app"]
     assert len(messages) == 3
@@ -143,6 +143,22 @@ def test_a_version_that_appears_later_is_served(tmp_path: Path) -> None:
             return await exchange(server.application, request=predict("m"))
 
     assert asyncio.run(run()).json == {"predictions": [2.0]}
+
+
+def test_the_log_tells_what_scripts_wait_for(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_version(tmp_path / "m", version=1)
+    assert with_server(single_model(tmp_path / "m"), lambda server: True)
+    texts = [line.partition("] ")[2] for line in capsys.readouterr().err.splitlines()]
+    assert texts[:5] == [
+        "Adding/updating models.",
+        " (Re-)adding model: m",
+        "New servable version {name: m version: 1}",
+        "Loading servable version {name: m version: 1}",
+        "Successfully loaded servable version {name: m version: 1}",
+    ]
+    assert texts[5] == "Finished adding/updating models"
 
 
 def test_a_wrong_configuration_is_refused_at_start(tmp_path: Path) -> None:

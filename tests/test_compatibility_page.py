@@ -4,6 +4,7 @@ from pathlib import Path
 
 from aspira.cli.flag_table import server_flags
 from aspira.cli.foreign_flags import FOREIGN_FLAGS, Support
+from aspira.compat import RESTORATIONS
 
 PAGE = Path(__file__).parents[1] / "docs" / "compatibility.md"
 BEGIN, END = "<!-- flags: begin -->\n", "<!-- flags: end -->"
@@ -18,10 +19,21 @@ OWN = {
     "shutdown_grace_seconds",
     "warmup_batch_sizes",
     "batching",
+    "compat",
     "latency_target_ms",
     "max_queued_bytes",
     "max_queued_requests",
+    "version_ready_marker",
 }
+
+
+def between(text: str, begin: str, end: str) -> str:
+    return text[text.index(begin) + len(begin) : text.index(end)]
+
+
+def better_table() -> str:
+    rows = "".join(f"| {r.better} | {r.strict} |\n" for r in RESTORATIONS)
+    return f"| by default | with `--compat=strict` |\n|---|---|\n{rows}"
 
 
 def flag_table() -> str:
@@ -38,8 +50,12 @@ def flag_table() -> str:
 
 def test_the_page_lists_every_flag_as_the_code_treats_it() -> None:
     text = PAGE.read_text()
-    listed = text[text.index(BEGIN) + len(BEGIN) : text.index(END)]
-    assert listed == flag_table(), f"the table should be:\n{flag_table()}"
+    assert between(text, BEGIN, END) == flag_table(), f"the table should be:\n{flag_table()}"
+
+
+def test_the_page_lists_what_is_better_on_purpose() -> None:
+    listed = between(PAGE.read_text(), "<!-- better: begin -->\n", "<!-- better: end -->")
+    assert listed == better_table(), f"the table should be:\n{better_table()}"
 
 
 def test_every_flag_of_the_original_is_there() -> None:

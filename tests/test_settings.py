@@ -145,6 +145,13 @@ def test_settings_that_agree_pass(settings: Settings) -> None:
             "--num_unload_threads is -2; it cannot be less than 0",
         ),
         (
+            replace(SERVABLE, lifecycle=LifecycleOptions(ready_marker="a/b")),
+            (
+                "--version_ready_marker is a/b; it is the name of a file in each version "
+                "directory, without a path"
+            ),
+        ),
+        (
             replace(SERVABLE, batching=BatchingOptions(num_threads=-3)),
             "--num_run_threads is -3; it cannot be less than 0",
         ),

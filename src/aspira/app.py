@@ -28,8 +28,9 @@ from aspira.frontends.grpc.reflection import reflection_methods
 from aspira.frontends.listeners.dispatch import Dispatcher, answer_rest_is_off
 from aspira.frontends.listeners.tls import make_ssl_context, read_tls
 from aspira.frontends.rest.asgi import RestApplication
-from aspira.frontends.rest.handler import MetricsPage, RestHandler
-from aspira.lifecycle.filesystem_source import FilesystemSource, MonitoredModel
+from aspira.frontends.rest.handler import MetricsPage, RestHandler, RestSurface
+from aspira.lifecycle.filesystem_source import FilesystemSource
+from aspira.lifecycle.listing import MonitoredModel
 from aspira.lifecycle.manager import Manager
 from aspira.observability.logging import EventLogger
 from aspira.observability.subscribers import ServingMetrics
@@ -54,6 +55,8 @@ from aspira.wire.monitoring_config import make_monitoring_config
 from aspira.wire.text_format import parse_text_file, read_text_file
 
 _UNLOAD_S = 3.0
+# The names that TensorFlow Serving's health service knows.
+_ALWAYS_HEALTHY = frozenset({"", "ModelService", "PredictionService"})
 
 _logger = logging.getLogger(__name__)
 
@@ -77,7 +80,7 @@ class Server:
         self._admin = admin
         self._is_started = False
         clock, events = SystemClock(), EventBus()
-        self._metrics = ServingMetrics()
+        self._metrics = ServingMetrics(clock=clock)
         events.subscribe_lifecycle(EventLogger(sys.stderr).on_event)
         self._metrics.attach(events)
         completions = Completions[Tensors](asyncio.get_running_loop())
@@ -92,24 +95,22 @@ class Server:
             platforms.make_loader, options=settings.lifecycle, events=events
         )
         self._source = FilesystemSource(
-            self._manager.aspire,
-            events=events,
-            poll_interval_s=settings.lifecycle.poll_interval_s,
+            self._manager.aspire, events=events, options=settings.lifecycle
         )
-        router = Router(RoutingTable())
         self.gate = RequestGate()
         inference = InferenceService(
             self._manager,
-            router=router,
+            router=Router(RoutingTable()),
             clock=clock,
-            is_method_name_checked=settings.service.is_method_name_checked,
+            options=settings.service,
         )
         self._models = ModelsService(
             self._manager,
             source=self._source,
-            router=router,
             inference=inference,
             allow_labels_for_unavailable=settings.models.allow_labels_for_unavailable,
+            options=settings.service,
+            events=events,
         )
         self._config_watch = _make_config_watch(settings.models, models=self._models)
         self._recording = RecordingService(inference, models=self._models, events=events)
@@ -122,7 +123,9 @@ class Server:
             gate=self.gate,
             events=events,
             clock=clock,
-            metrics=_metrics_page(settings.process, render=self._render_metrics),
+            surface=RestSurface(
+                settings.rest, _metrics_page(settings.process, render=self._render_metrics)
+            ),
         )
         self.rest_application = RestApplication(
             rest, gate=self.gate, clock=clock, options=settings.rest
@@ -145,7 +148,7 @@ class Server:
         gc.collect()
         gc.freeze()
         await self._models.start(configs)
-        await self._models.wait_settled(configs)
+        await self._models.wait_started()
         for reason in self._models.unavailable().values():
             _logger.error("Serving without a model: %s", reason)
         if self._settings.models.config_file:
@@ -196,6 +199,8 @@ class Server:
 
     def check_health(self, service: str) -> bool | None:
         """See `CheckHealth`."""
+        if not self._settings.grpc.is_health_reflected:
+            return True if service in _ALWAYS_HEALTHY else None
         unavailable = self._models.unavailable()
         if service in self._models.configs:
             return self.gate.is_open and ModelName(service) not in unavailable
@@ -273,6 +278,7 @@ def _make_config_watch(options: ModelOptions, *, models: ModelsService) -> Confi
         Path(options.config_file),
         reload=models.reload,
         poll_interval_s=options.config_poll_interval_s,
+        is_unchanged_applied=options.is_unchanged_config_applied,
     )
 
 

@@ -46,6 +46,9 @@ class ModelOptions:
     allow_labels_for_unavailable: bool = False
     """A label not in use yet may name a version that is not available."""
 
+    is_unchanged_config_applied: bool = False
+    """Apply the file at each look, which undoes what a reload by RPC has set."""
+
 
 @dataclass(frozen=True, slots=True)
 class ProcessOptions:
@@ -56,6 +59,12 @@ class ProcessOptions:
 
     shutdown_grace_s: float = 25.0
     """How long requests in flight may go on after the first signal."""
+
+    is_drained: bool = True
+    """Finish requests in flight at the first signal."""
+
+    compat: str = "better"
+    """better, or strict: then all the settings of `aspira.compat` were set."""
 
     monitoring_config_file: str = ""
     """A text MonitoringConfig; says whether and where metrics are served."""
@@ -124,6 +133,11 @@ def check_settings(settings: Settings) -> None:
             "Either configure server_options.tensorflow_session_parallelism or "
             "(server_options.tensorflow_intra_op_parallelism, "
             "server_options.tensorflow_inter_op_parallelism) separately. You cannot configure all."
+        )
+    if "/" in settings.lifecycle.ready_marker:
+        raise InvalidArgument(
+            f"--version_ready_marker is {settings.lifecycle.ready_marker}; it is the name of a "
+            "file in each version directory, without a path"
         )
     _check_counts(settings)
     _check_batching(settings.batching)

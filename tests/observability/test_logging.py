@@ -6,13 +6,18 @@ import pytest
 
 from aspira.contracts.errors import Cancelled, Code, Internal, NotFound, ServingError
 from aspira.contracts.events import (
+    ConfigApplied,
+    ConfigApplying,
     EventBus,
     LifecycleEvent,
     LoadAttemptFailed,
+    ModelRemoved,
     RecordingEnded,
     RecordingStarted,
     RequestEnded,
     SourceProblem,
+    VersionPending,
+    VersionRetired,
     VersionStateChanged,
     WarmupFinished,
 )
@@ -92,6 +97,14 @@ def test_every_state_has_a_text(state: VersionState) -> None:
             SourceProblem("m", "No versions of servable m found under base path /m."),
             "W aspira/source] No versions of servable m found under base path /m.",
         ),
+        (
+            VersionPending(SERVABLE_ID, "it is still being written"),
+            (
+                "I aspira/source] Not loading servable version {name: m version: 1}: "
+                "it is still being written"
+            ),
+        ),
+        (ConfigApplied(), "I aspira/config] Finished adding/updating models"),
         (SourceProblem("m", ""), "I aspira/source] Versions of servable m are found again"),
         (
             WarmupFinished("/models/m/1", num_records=7, duration_s=0.25),
@@ -115,6 +128,20 @@ def test_every_state_has_a_text(state: VersionState) -> None:
 )
 def test_other_events(event: LifecycleEvent, text: str) -> None:
     assert logged(event).split(": ", 1)[1] == text + "\n"
+
+
+def test_a_configuration_is_a_line_for_each_model() -> None:
+    lines = logged(ConfigApplying(("a", "b"))).splitlines()
+    assert [line.split("] ", 1)[1] for line in lines] == [
+        "Adding/updating models.",
+        " (Re-)adding model: a",
+        " (Re-)adding model: b",
+    ]
+
+
+@pytest.mark.parametrize("event", [VersionRetired(SERVABLE_ID, "/m/1"), ModelRemoved("m")])
+def test_what_others_tell_is_not_told_twice(event: LifecycleEvent) -> None:
+    assert logged(event) == ""
 
 
 def test_an_event_is_one_line_whatever_the_error_says() -> None:

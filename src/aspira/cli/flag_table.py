@@ -2,6 +2,7 @@
 
 from aspira.batching.options import BatchingMode
 from aspira.cli.flags import Flag
+from aspira.compat import BETTER, STRICT
 from aspira.frontends.listeners.channel_arguments import split_channel_arguments
 
 _MICROS = 1e-6
@@ -27,6 +28,12 @@ def _split_sizes(text: str) -> tuple[int, ...]:
     if any(size < 1 for size in sizes):
         raise ValueError(text)
     return sizes
+
+
+def _choose_compat(text: str) -> str:
+    if text not in {BETTER, STRICT}:
+        raise ValueError(text)
+    return text
 
 
 def _choose_mixed_precision(text: str) -> str:
@@ -143,6 +150,12 @@ def _own_flags() -> tuple[Flag, ...]:
              "Address to listen on for admin_port. Empty means that of the other ports."),
         Flag("listener", "process.listener", "auto",
              "envoy, portable, or auto: envoy where it can run.", _choose_listener),
+        Flag("compat", "process.compat", BETTER,
+             "strict brings back what TensorFlow Serving does where this server does better; "
+             "docs/compatibility.md lists it. Flags given beside it win.", _choose_compat),
+        Flag("version_ready_marker", "lifecycle.ready_marker", "",
+             "Name of a file in each version directory that says it is complete. Empty: a "
+             "directory is complete once its files do not change any longer."),
         Flag("shutdown_grace_seconds", "process.shutdown_grace_s", 25.0,
              "How long requests in flight may go on after SIGTERM or SIGINT."),
         Flag("custom_op_libraries", "tensorflow.custom_op_libraries", "",

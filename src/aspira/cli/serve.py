@@ -8,7 +8,7 @@ from collections.abc import Awaitable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from aspira.cli.signals import EXIT_FORCED, ShutdownSignals, end_on_signals
+from aspira.cli.signals import ShutdownSignals, end_on_signals
 from aspira.cli.supervisor import Supervisor, draining_text, stopped_text
 from aspira.contracts.errors import FailedPrecondition, ServingError
 from aspira.frontends.listeners.channel_arguments import unknown_to_envoy
@@ -82,7 +82,7 @@ async def _run_portable(settings: Settings, *, greeting: str, tls: Tls | None) -
     from aspira.app import open_server
     from aspira.frontends.listeners.portable import PortableListener
 
-    signals = ShutdownSignals(lambda: os._exit(EXIT_FORCED))
+    signals = ShutdownSignals(os._exit, is_drained=settings.process.is_drained)
     stopping = asyncio.ensure_future(signals.wait())
     starting = asyncio.ensure_future(_start(open_server(settings)))
     await asyncio.wait({starting, stopping}, return_when=asyncio.FIRST_COMPLETED)

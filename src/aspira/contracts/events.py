@@ -15,6 +15,43 @@ class VersionStateChanged:
     servable_id: ServableId
     state: str
     error: ServingError | None = None
+    previous_state: str | None = None
+    """Of this life of it; None at its begin. Two lives may overlap: one replaces the other."""
+
+
+@dataclass(frozen=True, slots=True)
+class VersionRetired:
+    """A version has ended, or failed, and nobody wants it any longer. `path` was its directory."""
+
+    servable_id: ServableId
+    path: str
+
+
+@dataclass(frozen=True, slots=True)
+class VersionPending:
+    """A version was seen that is not loaded yet. Published when the reason changes."""
+
+    servable_id: ServableId
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigApplying:
+    """A configuration of these models is being put in force."""
+
+    model_names: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigApplied:
+    """It is in force, and its new models are settled."""
+
+
+@dataclass(frozen=True, slots=True)
+class ModelRemoved:
+    """A model is configured no longer."""
+
+    model_name: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,6 +180,11 @@ class GenerationEnded(NamedTuple):
 GenerationEvent = GenerationStepEnded | GenerationEnded
 LifecycleEvent = (
     VersionStateChanged
+    | VersionRetired
+    | VersionPending
+    | ConfigApplying
+    | ConfigApplied
+    | ModelRemoved
     | LoadAttemptFailed
     | SourceProblem
     | WarmupFinished

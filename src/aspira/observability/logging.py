@@ -13,11 +13,16 @@ from types import MappingProxyType
 from typing import TextIO
 
 from aspira.contracts.events import (
+    ConfigApplied,
+    ConfigApplying,
     LifecycleEvent,
     LoadAttemptFailed,
+    ModelRemoved,
     RecordingEnded,
     RecordingStarted,
     SourceProblem,
+    VersionPending,
+    VersionRetired,
     VersionStateChanged,
     WarmupFinished,
     WarmupRunEnded,
@@ -55,9 +60,10 @@ class EventLogger:
         self._wall_time_s = wall_time_s
 
     def on_event(self, event: LifecycleEvent) -> None:
-        line = _describe(event)
-        if line is None:
-            return
+        for line in _describe(event):
+            self._write(line)
+
+    def _write(self, line: _Line) -> None:
         message = line.message.replace("\n", "\\n")
         text = f"{self._timestamp()}: {line.severity} aspira/{line.area}] {message}\n"
         # A log that cannot be written, its reader gone or its disk full, must not stop serving.
@@ -71,20 +77,28 @@ class EventLogger:
         return f"{moment}.{microseconds:06d}"
 
 
-def _describe(event: LifecycleEvent) -> _Line | None:
+def _describe(event: LifecycleEvent) -> list[_Line]:
+    """The lines of an event; none for one that others have told of in other words."""
     match event:
+        case VersionRetired() | ModelRemoved() | WarmupRunEnded():
+            return []
+        case ConfigApplying(model_names=names):
+            texts = ["Adding/updating models.", *(f" (Re-)adding model: {name}" for name in names)]
+            return [_Line("I", "config", text) for text in texts]
+        case ConfigApplied():
+            return [_Line("I", "config", "Finished adding/updating models")]
+        case VersionPending(servable_id=servable_id, reason=reason):
+            return [_Line("I", "source", f"Not loading servable version {servable_id}: {reason}")]
         case VersionStateChanged():
-            return _describe_state(event)
+            return [_describe_state(event)]
         case LoadAttemptFailed(servable_id=servable_id, error=error):
-            return _Line("E", "lifecycle", f"Loading servable: {servable_id} failed: {error}")
+            return [_Line("E", "lifecycle", f"Loading servable: {servable_id} failed: {error}")]
         case SourceProblem():
-            return _describe_source(event)
+            return [_describe_source(event)]
         case WarmupFinished():
-            return _Line("I", "warmup", _warmup_text(event))
+            return [_Line("I", "warmup", _warmup_text(event))]
         case RecordingStarted() | RecordingEnded():
-            return _Line("I", "warmup", _recording_text(event))
-        case WarmupRunEnded():
-            return None
+            return [_Line("I", "warmup", _recording_text(event))]
 
 
 def _describe_state(event: VersionStateChanged) -> _Line:

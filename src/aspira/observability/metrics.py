@@ -80,6 +80,12 @@ class Series(Generic[SeriesT]):
         """Report these label values no longer."""
         self._by_labels.pop(labels, None)
 
+    def remove_where(self, is_obsolete: Callable[[Labels], bool]) -> None:
+        """Report no longer whatever the question is answered with yes for."""
+        for labels in list(self._by_labels):
+            if is_obsolete(labels):
+                self.remove(labels)
+
     def snapshot(self) -> list[tuple[Labels, SeriesT]]:
         """Every series, sorted by label values."""
         # Listing the items makes tuples, and so may run others' code; copying the dictionary not.

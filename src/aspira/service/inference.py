@@ -4,8 +4,8 @@ from dataclasses import dataclass
 
 from aspira.batching.servable import BatchedServable
 from aspira.contracts.clock import Clock
-from aspira.contracts.errors import FailedPrecondition, Internal
-from aspira.contracts.identity import DEFAULT_SIGNATURE_NAME, ModelSpec
+from aspira.contracts.errors import FailedPrecondition, Internal, NotFound, Unavailable
+from aspira.contracts.identity import DEFAULT_SIGNATURE_NAME, ModelName, ModelSpec, Version
 from aspira.contracts.inference import PredictRequest, PredictResponse
 from aspira.contracts.signatures import (
     CLASSIFY_METHOD,
@@ -16,9 +16,11 @@ from aspira.contracts.signatures import (
 from aspira.lifecycle.lease import Lease
 from aspira.lifecycle.manager import Manager
 from aspira.routing.table import RoutingTable, choose_version
+from aspira.service.options import ServiceOptions
 from aspira.service.recorder import Recorder
 from aspira.wire.prediction_log import LogKind
 
+ServableManager = Manager[BatchedServable]
 ServableLease = Lease[BatchedServable]
 
 _PREDICT_METHODS = (PREDICT_METHOD, CLASSIFY_METHOD, REGRESS_METHOD)
@@ -34,33 +36,57 @@ class Router:
 class InferenceService:
     """Every prediction of every protocol. Event loop only.
 
-    `is_method_name_checked`: a signature answers only the API that its `method_name` is for.
     `recorder`, mostly None, is told of what was answered without error.
     """
 
     def __init__(
         self,
-        manager: Manager[BatchedServable],
+        manager: ServableManager,
         *,
         router: Router,
         clock: Clock,
-        is_method_name_checked: bool = False,
+        options: ServiceOptions | None = None,
     ) -> None:
         self._manager = manager
         self.clock = clock
         self._router = router
-        self.is_method_name_checked = is_method_name_checked
+        self._options = options or ServiceOptions()
         self.recorder: Recorder | None = None
+
+    @property
+    def router(self) -> Router:
+        """Says which version answers; its table is replaced with each configuration."""
+        return self._router
+
+    @property
+    def is_method_name_checked(self) -> bool:
+        """Whether a signature answers only the API that its `method_name` is for."""
+        return self._options.is_method_name_checked
 
     def lease(self, spec: ModelSpec) -> ServableLease:
         """The version that answers `spec`, kept loaded until released.
 
         Raises:
-            NotFound: no such model or version is ready.
+            NotFound: there is no such model or version.
+            Unavailable: the model or version is not ready, and may become so.
             InvalidArgument: an unknown label.
         """
         version = choose_version(self._router.table, spec=spec)
-        return self._manager.acquire(spec.name, version=version)
+        try:
+            return self._manager.acquire(spec.name, version=version)
+        except NotFound as error:
+            if self._options.is_unready_unavailable and self._may_come(spec.name, version=version):
+                # The text stays: scripts that wait for a model know it.
+                raise Unavailable(error.message) from None
+            raise
+
+    def _may_come(self, name: ModelName, *, version: Version | None) -> bool:
+        if name not in self._router.table.models:
+            return False
+        return version is None or any(
+            status.version == version and status.is_coming
+            for status in self._manager.statuses(name)
+        )
 
     async def predict(self, request: PredictRequest) -> PredictResponse:
         """Answer one request.
