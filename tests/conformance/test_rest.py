@@ -191,7 +191,7 @@ def test_the_models_are_listed(server: ServerProcess) -> None:
     answer = requests.get(f"{server.rest_url}/v1/models", timeout=30)
     assert answer.status_code == 200
     listed = {model["name"]: model for model in answer.json()["models"]}
-    assert list(listed)[0] == "half_plus_two"
+    assert next(iter(listed)) == "half_plus_two"
     assert {"texts", "sums", "counter", "broken", "missing"} < listed.keys()
     assert [
         (v["version"], v["state"], v["version_labels"], v["signature_names"])

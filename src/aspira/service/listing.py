@@ -59,6 +59,6 @@ def _list_versions(models: ModelsService, *, name: ModelName) -> tuple[ListedVer
 
 def _list_signatures(models: ModelsService, *, spec: ModelSpec) -> tuple[str, ...]:
     try:
-        return tuple(sorted(models.metadata(spec).signatures))
+        return models.signature_names(spec)
     except (NotFound, Unavailable):
         return ()

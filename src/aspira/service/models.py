@@ -197,6 +197,15 @@ class ModelsService:
                 signatures = signatures.listed()
             return ModelMetadata(lease.servable_id, signatures)
 
+    def signature_names(self, spec: ModelSpec) -> tuple[str, ...]:
+        """What a loaded version can be asked, sorted.
+
+        Raises:
+            NotFound: no such model or version is ready.
+        """
+        with self._inference.lease(spec) as lease:
+            return tuple(sorted(lease.servable.signatures))
+
     def _apply(self, configs: ModelConfigs) -> None:
         self._events.publish(ConfigApplying(tuple(configs)))
         self._configs = configs
