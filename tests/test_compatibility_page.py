@@ -9,21 +9,28 @@ from aspira.compat import RESTORATIONS
 PAGE = Path(__file__).parents[1] / "docs" / "compatibility.md"
 BEGIN, END = "<!-- flags: begin -->\n", "<!-- flags: end -->"
 OWN = {
+    "accelerator",
+    "accelerator_batch_sizes",
     "admin_host",
     "admin_port",
+    "batching",
+    "calibration_file",
+    "compat",
+    "compile_cache_dir",
+    "compile_cache_max_megabytes",
     "custom_op_libraries",
     "enable_all_batch_sizes_warmup",
     "host",
-    "listener",
-    "num_run_threads",
-    "shutdown_grace_seconds",
-    "warmup_batch_sizes",
-    "batching",
-    "compat",
     "latency_target_ms",
+    "listener",
     "max_queued_bytes",
     "max_queued_requests",
+    "num_run_threads",
+    "openvino_num_streams",
+    "precision",
+    "shutdown_grace_seconds",
     "version_ready_marker",
+    "warmup_batch_sizes",
 }
 
 

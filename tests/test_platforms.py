@@ -7,12 +7,16 @@ import pytest
 from aspira.batching.completions import Completions
 from aspira.batching.context import BatchingContext
 from aspira.batching.options import BatchingOptions, BatchingParameters
+from aspira.batching.parameters import ParametersFinder
 from aspira.contracts.clock import SystemClock
 from aspira.contracts.events import EventBus
 from aspira.contracts.identity import ModelName, ServableId, Version
 from aspira.contracts.tensors import Tensors
-from aspira.platforms import Platforms, choose_warmup_sizes
+from aspira.platforms import BatchSizesLoader, Platforms, choose_warmup_sizes, make_runtime_loader
+from aspira.runtimes.accelerated import AcceleratedLoader
+from aspira.runtimes.accelerator_options import AcceleratorOptions
 from aspira.runtimes.options import WarmupOptions
+from aspira.runtimes.tensorflow import TensorflowLoader
 from aspira.settings import Settings
 from aspira.testing.toy_servable import ToyServable
 
@@ -72,3 +76,43 @@ def test_each_version_is_warmed_up_with_its_own_sizes(
 
     asyncio.run(load())
     assert [options.batch_sizes for options in seen] == [sizes]
+
+
+@pytest.mark.parametrize(
+    ("kind", "expected"),
+    [("tensorflow", TensorflowLoader), ("auto", AcceleratedLoader), ("xla", AcceleratedLoader)],
+)
+def test_the_accelerator_decides_on_the_loader(kind: str, expected: type) -> None:
+    settings = replace(Settings(), accelerator=AcceleratorOptions(kind=kind))
+    loader = make_runtime_loader(Path("/m/1"), settings=settings, events=EventBus())
+    assert type(loader) is expected
+
+
+@pytest.mark.parametrize(
+    ("own", "sizes"),
+    [
+        ("max_batch_size { value: 6 } allowed_batch_sizes: [3, 6]", (3, 6)),
+        ("", AcceleratorOptions().batch_sizes),
+        (None, AcceleratorOptions().batch_sizes),
+    ],
+)
+def test_accelerators_compile_for_the_sizes_that_batching_allows(
+    tmp_path: Path, own: str | None, sizes: tuple[int, ...]
+) -> None:
+    if own is not None:
+        (tmp_path / "batching_params.pbtxt").write_text(own)
+    seen: list[Settings] = []
+
+    def make_loader(path: Path, *, settings: Settings, events: EventBus) -> OneLoader:
+        seen.append(settings)
+        return OneLoader()
+
+    BatchSizesLoader(
+        tmp_path,
+        settings=Settings(),
+        events=EventBus(),
+        finder=ParametersFinder(BatchingOptions(is_enabled=True, is_per_model=True)),
+        make_runtime_loader=make_loader,
+    ).load()
+    assert [settings.accelerator.batch_sizes for settings in seen] == [sizes]
+    assert [settings.warmup for settings in seen] == [WarmupOptions()]

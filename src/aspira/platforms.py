@@ -12,8 +12,9 @@ from aspira.batching.servable import BatchedServable
 from aspira.contracts.events import EventBus
 from aspira.contracts.identity import ServableId
 from aspira.contracts.servable import Loader, Servable
+from aspira.runtimes.accelerator_options import TENSORFLOW
 from aspira.runtimes.litert import MODEL_FILE, LitertLoader
-from aspira.runtimes.tensorflow import TensorflowLoader
+from aspira.runtimes.saved_model_loader import make_saved_model_loader
 from aspira.settings import Settings
 
 
@@ -25,8 +26,12 @@ class RuntimeLoaders(Protocol):
 
 def make_runtime_loader(path: Path, *, settings: Settings, events: EventBus) -> Loader[Servable]:
     """The loader of a SavedModel directory, or of a TFLite file in it where that is preferred."""
-    saved_model = TensorflowLoader(
-        path, options=settings.tensorflow, warmup=settings.warmup, events=events
+    saved_model = make_saved_model_loader(
+        path,
+        options=settings.tensorflow,
+        accelerator=settings.accelerator,
+        warmup=settings.warmup,
+        events=events,
     )
     if not settings.litert.is_preferred:
         return saved_model
@@ -49,8 +54,12 @@ class FilePreference:
         return loader.load()
 
 
-class BatchWarmupLoader:
-    """Loads a version whose warm-up records are also run with every size that a batch may have."""
+class BatchSizesLoader:
+    """Loads a version that is made ready for the sizes that its batches may have.
+
+    Accelerators compile for the allowed ones, and with `is_for_all_batch_sizes` warm-up records are
+    run with every size. The version's own file may name them, so it is read on the load thread.
+    """
 
     def __init__(
         self,
@@ -69,12 +78,21 @@ class BatchWarmupLoader:
 
     def load(self) -> Servable:
         parameters = self._finder.find(self._path)
-        sizes = () if parameters is None else choose_warmup_sizes(parameters)
-        warmup = self._settings.warmup
-        warmup = replace(warmup, batch_sizes=tuple(sorted({*warmup.batch_sizes, *sizes})))
-        settings = replace(self._settings, warmup=warmup)
+        settings = self._settings
+        if parameters is not None:
+            settings = _with_batch_sizes(settings, parameters=parameters)
         loader = self._make_runtime_loader(self._path, settings=settings, events=self._events)
         return loader.load()
+
+
+def _with_batch_sizes(settings: Settings, *, parameters: BatchingParameters) -> Settings:
+    warmup, accelerator = settings.warmup, settings.accelerator
+    if warmup.is_for_all_batch_sizes:
+        sizes = {*warmup.batch_sizes, *choose_warmup_sizes(parameters)}
+        warmup = replace(warmup, batch_sizes=tuple(sorted(sizes)))
+    if parameters.allowed_batch_sizes:
+        accelerator = replace(accelerator, batch_sizes=parameters.allowed_batch_sizes)
+    return replace(settings, warmup=warmup, accelerator=accelerator)
 
 
 def choose_warmup_sizes(parameters: BatchingParameters) -> tuple[int, ...]:
@@ -118,8 +136,9 @@ class Platforms:
         )
 
     def _make_loader(self, path: Path) -> Loader[Servable]:
-        if self._settings.warmup.is_for_all_batch_sizes:
-            return BatchWarmupLoader(
+        is_accelerated = self._settings.accelerator.kind != TENSORFLOW
+        if is_accelerated or self._settings.warmup.is_for_all_batch_sizes:
+            return BatchSizesLoader(
                 path,
                 settings=self._settings,
                 events=self._events,

@@ -13,6 +13,7 @@ from aspira.frontends.grpc.options import GrpcOptions
 from aspira.frontends.listeners.options import ListenerOptions
 from aspira.frontends.rest.options import RestOptions
 from aspira.lifecycle.options import LifecycleOptions
+from aspira.runtimes.accelerator_options import AcceleratorOptions, check_accelerator
 from aspira.runtimes.options import LitertOptions, TensorflowOptions, WarmupOptions
 from aspira.service.options import ServiceOptions
 
@@ -83,6 +84,7 @@ class Settings:
     models: ModelOptions = field(default_factory=ModelOptions)
     lifecycle: LifecycleOptions = field(default_factory=LifecycleOptions)
     tensorflow: TensorflowOptions = field(default_factory=TensorflowOptions)
+    accelerator: AcceleratorOptions = field(default_factory=AcceleratorOptions)
     litert: LitertOptions = field(default_factory=LitertOptions)
     warmup: WarmupOptions = field(default_factory=WarmupOptions)
     batching: BatchingOptions = field(default_factory=BatchingOptions)
@@ -100,6 +102,7 @@ def check_settings(settings: Settings) -> None:
     Raises:
         InvalidArgument: the texts are TensorFlow Serving's where it has one.
         Unimplemented: what cannot be left out and is not there.
+        FailedPrecondition: what was asked for needs a package that is not installed.
     """
     listener, models, tensorflow = settings.listener, settings.models, settings.tensorflow
     if not listener.grpc_port and not listener.grpc_socket_path:
@@ -147,6 +150,7 @@ def check_settings(settings: Settings) -> None:
             " are; without it --warmup_batch_sizes names them"
         )
     _check_credentials(listener)
+    check_accelerator(settings.accelerator)
 
 
 def _check_credentials(listener: ListenerOptions) -> None:

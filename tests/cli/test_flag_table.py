@@ -58,26 +58,36 @@ OTHER_VALUES = {
     "listener": "portable",
     "mixed_precision": "bfloat16",
     "grpc_channel_arguments": "grpc.max_concurrent_streams=7",
+    "accelerator": "auto",
+    "precision": "bf16",
+    "accelerator_batch_sizes": "1,32",
     "warmup_batch_sizes": "1,8",
 }
 # A flag that stands for others.
 ALSO_CHANGED = {"compat": ("enable_grpc_healthcheck_service",)}
 OWN_FLAGS = {
+    "accelerator",
+    "accelerator_batch_sizes",
     "admin_host",
     "admin_port",
+    "batching",
+    "calibration_file",
+    "compat",
+    "compile_cache_dir",
+    "compile_cache_max_megabytes",
     "custom_op_libraries",
     "enable_all_batch_sizes_warmup",
     "host",
-    "listener",
-    "num_run_threads",
-    "shutdown_grace_seconds",
-    "warmup_batch_sizes",
-    "batching",
-    "compat",
     "latency_target_ms",
+    "listener",
     "max_queued_bytes",
     "max_queued_requests",
+    "num_run_threads",
+    "openvino_num_streams",
+    "precision",
+    "shutdown_grace_seconds",
     "version_ready_marker",
+    "warmup_batch_sizes",
 }
 
 

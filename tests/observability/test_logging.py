@@ -6,6 +6,8 @@ import pytest
 
 from aspira.contracts.errors import Cancelled, Code, Internal, NotFound, ServingError
 from aspira.contracts.events import (
+    AcceleratorProblem,
+    CompiledAfterReady,
     ConfigApplied,
     ConfigApplying,
     EventBus,
@@ -15,6 +17,8 @@ from aspira.contracts.events import (
     RecordingEnded,
     RecordingStarted,
     RequestEnded,
+    RuntimeChosen,
+    RuntimesReleased,
     SourceProblem,
     VersionPending,
     VersionRetired,
@@ -22,6 +26,7 @@ from aspira.contracts.events import (
     WarmupFinished,
 )
 from aspira.contracts.identity import ModelName, ServableId, Version
+from aspira.contracts.servable import SignatureRuntime
 from aspira.lifecycle.version_state import VersionState
 from aspira.observability.logging import EventLogger
 
@@ -170,3 +175,40 @@ def test_each_line_is_flushed() -> None:
     stream = io.TextIOWrapper(raw)
     EventLogger(stream).on_event(VersionStateChanged(SERVABLE_ID, "ready"))
     assert raw.getvalue().endswith(b"{name: m version: 1}\n")
+
+
+@pytest.mark.parametrize(
+    ("event", "text"),
+    [
+        (
+            RuntimeChosen("/m/1", "s", SignatureRuntime("tensorflow", "its op X has state")),
+            (
+                "I aspira/accelerator] Signature s of /m/1 is served by tensorflow in f32: "
+                "its op X has state\n"
+            ),
+        ),
+        (
+            RuntimeChosen(
+                "/m/1",
+                "s",
+                SignatureRuntime("openvino", "openvino is faster", "bf16", "1e-3", 0.004, 0.001),
+            ),
+            (
+                "I aspira/accelerator] Signature s of /m/1 is served by openvino in bf16: "
+                "openvino is faster (microseconds for the same runs: TensorFlow 4000, accelerator "
+                "1000); answers differ by 1e-3\n"
+            ),
+        ),
+        (AcceleratorProblem("/m/1", "too bad"), "W aspira/accelerator] /m/1: too bad\n"),
+        (
+            CompiledAfterReady("/m/1", "s"),
+            "W aspira/accelerator] Signature s of /m/1 compiled during a request\n",
+        ),
+    ],
+)
+def test_accelerators(event: LifecycleEvent, text: str) -> None:
+    assert logged(event).endswith(f": {text}")
+
+
+def test_what_another_line_says_is_not_said_twice() -> None:
+    assert logged(RuntimesReleased("/m/1")) == ""

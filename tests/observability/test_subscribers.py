@@ -44,6 +44,7 @@ def samples(metrics: ServingMetrics, family: str) -> dict[str, str]:
 def test_families_exist_before_the_first_event(metrics: ServingMetrics) -> None:
     assert metrics.render().decode() == (
         "# TYPE :aspira:batch_size_limit gauge\n"
+        "# TYPE :aspira:compiles_after_ready counter\n"
         "# TYPE :aspira:load_failures counter\n"
         "# TYPE :aspira:model_version_state gauge\n"
         "# TYPE :aspira:request_count counter\n"
@@ -51,6 +52,7 @@ def test_families_exist_before_the_first_event(metrics: ServingMetrics) -> None:
         "# TYPE :aspira:requests_waiting gauge\n"
         "# TYPE :aspira:run_time_fixed_usecs gauge\n"
         "# TYPE :aspira:run_time_per_row_usecs gauge\n"
+        "# TYPE :aspira:signature_runtime gauge\n"
         "# TYPE :aspira:source_problems gauge\n"
         "# TYPE :tensorflow:serving:batching_session:input_batch_size histogram\n"
         "# TYPE :tensorflow:serving:batching_session:padding_size histogram\n"

@@ -1,9 +1,12 @@
 """Every flag of a server, in TensorFlow Serving's order, then ours."""
 
+from collections.abc import Callable
+
 from aspira.batching.options import BatchingMode
 from aspira.cli.flags import Flag
 from aspira.compat import BETTER, STRICT
 from aspira.frontends.listeners.channel_arguments import split_channel_arguments
+from aspira.runtimes.accelerator_options import ACCELERATORS, PRECISIONS
 
 _MICROS = 1e-6
 _MILLIS = 1e-3
@@ -40,6 +43,21 @@ def _choose_mixed_precision(text: str) -> str:
     if text not in {"", "bfloat16"}:
         raise ValueError(text)
     return text
+
+
+def _choose(*choices: str) -> Callable[[str], str]:
+    def choose(text: str) -> str:
+        if text not in choices:
+            raise ValueError(text)
+        return text
+
+    return choose
+
+
+def _not_negative(value: int) -> int:
+    if value < 0:
+        raise ValueError(value)
+    return value
 
 
 def server_flags(*, default_rest_port: int) -> tuple[Flag, ...]:
@@ -142,6 +160,7 @@ def _runtime_flags() -> tuple[Flag, ...]:
 
 def _own_flags() -> tuple[Flag, ...]:
     return (
+        *_accelerator_flags(),
         Flag("host", "listener.host", "",
              "Address to listen on. Empty means all interfaces."),
         Flag("admin_port", "admin.port", 0,
@@ -179,4 +198,30 @@ def _own_flags() -> tuple[Flag, ...]:
              "Requests of one model version that may wait when they are not batched."),
         Flag("max_queued_bytes", "batching.max_queued_bytes", 2**30,
              "Bytes of inputs of one model version that may wait."),
+    )  # fmt: skip
+
+
+def _accelerator_flags() -> tuple[Flag, ...]:
+    return (
+        Flag("accelerator", "accelerator.kind", "tensorflow",
+             "What serves SavedModels: tensorflow; auto: per signature OpenVINO (CPU) where its "
+             "answers agree and it is faster; openvino, xla: these wherever answers agree.",
+             _choose(*ACCELERATORS)),
+        Flag("precision", "accelerator.precision", "f32",
+             "What OpenVINO computes in: f32, bf16, or int8 calibrated with recorded requests.",
+             _choose(*PRECISIONS)),
+        Flag("calibration_file", "accelerator.calibration_file", "",
+             "PredictionLog records for int8. Empty means each version's own warm-up file."),
+        Flag("accelerator_batch_sizes", "accelerator.batch_sizes", "1,2,4,8,16",
+             "Batch sizes to compile for before a version is published, unless its batching names "
+             "allowed ones; XLA fills up to them, and leaves larger batches to TensorFlow.",
+             _split_sizes),
+        Flag("openvino_num_streams", "accelerator.num_streams", 0,
+             "Runs of a signature that OpenVINO does at once, sharing the CPUs. 0 means one.",
+             _not_negative),
+        Flag("compile_cache_dir", "accelerator.cache_dir", "",
+             "Where compiled models are kept. Empty means aspira/compiled in the user's cache."),
+        Flag("compile_cache_max_megabytes", "accelerator.cache_max_bytes", 4096,
+             "Size of what is kept there; the oldest goes first. 0 keeps nothing.",
+             lambda megabytes: _not_negative(megabytes) << 20),
     )  # fmt: skip

@@ -19,6 +19,12 @@ from aspira.frontends.listeners.options import (
     check_ports_free,
 )
 from aspira.frontends.listeners.tls import Tls, read_tls
+from aspira.runtimes.accelerator_options import (
+    AUTO,
+    INSTALL_OPENVINO,
+    AcceleratorOptions,
+    has_openvino,
+)
 from aspira.settings import ListenerKind, Settings, check_settings
 
 if TYPE_CHECKING:
@@ -35,6 +41,7 @@ def serve(settings: Settings, *, greeting: str = "") -> int:
     try:
         check_settings(settings)
         tls = read_tls(settings.listener.ssl_config_file)
+        _report_missing_accelerator(settings.accelerator)
         _check_ports_free(settings)
         if choose_listener(settings.process.listener) is ListenerKind.PORTABLE:
             return asyncio.run(_run_portable(settings, greeting=greeting, tls=tls))
@@ -119,6 +126,11 @@ async def _start(opening: Awaitable["Server"]) -> "Server":
     server = await opening
     await server.start()
     return server
+
+
+def _report_missing_accelerator(options: AcceleratorOptions) -> None:
+    if options.kind == AUTO and not has_openvino():
+        report(f"WARNING: --accelerator=auto serves with TensorFlow alone. {INSTALL_OPENVINO}")
 
 
 def _report_unknown_to_envoy(options: ListenerOptions) -> None:

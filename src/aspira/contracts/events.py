@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 from aspira.contracts.errors import Code, ServingError
 from aspira.contracts.identity import ServableId
+from aspira.contracts.servable import SignatureRuntime
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,6 +107,38 @@ class WarmupRunEnded:
     duration_s: float
 
 
+@dataclass(frozen=True, slots=True)
+class RuntimeChosen:
+    """It was decided what serves a signature of the version directory `path`."""
+
+    path: str
+    signature_name: str
+    choice: SignatureRuntime
+
+
+@dataclass(frozen=True, slots=True)
+class RuntimesReleased:
+    """The version of the directory `path`, for which runtimes were chosen, was unloaded."""
+
+    path: str
+
+
+@dataclass(frozen=True, slots=True)
+class AcceleratorProblem:
+    """An accelerator of the version directory `path` did not do its part; answers are right."""
+
+    path: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class CompiledAfterReady:
+    """A request of a published version had to wait for a compiler. It never should."""
+
+    path: str
+    signature_name: str
+
+
 class RequestEnded(NamedTuple):
     """A request got its one answer. `version` is None where none was chosen.
 
@@ -191,6 +224,10 @@ LifecycleEvent = (
     | RecordingStarted
     | RecordingEnded
     | WarmupRunEnded
+    | RuntimeChosen
+    | RuntimesReleased
+    | AcceleratorProblem
+    | CompiledAfterReady
 )
 
 

@@ -13,6 +13,8 @@ from types import MappingProxyType
 from typing import TextIO
 
 from aspira.contracts.events import (
+    AcceleratorProblem,
+    CompiledAfterReady,
     ConfigApplied,
     ConfigApplying,
     LifecycleEvent,
@@ -20,6 +22,8 @@ from aspira.contracts.events import (
     ModelRemoved,
     RecordingEnded,
     RecordingStarted,
+    RuntimeChosen,
+    RuntimesReleased,
     SourceProblem,
     VersionPending,
     VersionRetired,
@@ -80,7 +84,7 @@ class EventLogger:
 def _describe(event: LifecycleEvent) -> list[_Line]:
     """The lines of an event; none for one that others have told of in other words."""
     match event:
-        case VersionRetired() | ModelRemoved() | WarmupRunEnded():
+        case VersionRetired() | ModelRemoved() | WarmupRunEnded() | RuntimesReleased():
             return []
         case ConfigApplying(model_names=names):
             texts = ["Adding/updating models.", *(f" (Re-)adding model: {name}" for name in names)]
@@ -99,6 +103,8 @@ def _describe(event: LifecycleEvent) -> list[_Line]:
             return [_Line("I", "warmup", _warmup_text(event))]
         case RecordingStarted() | RecordingEnded():
             return [_Line("I", "warmup", _recording_text(event))]
+        case _:
+            return [_describe_accelerator(event)]
 
 
 def _describe_state(event: VersionStateChanged) -> _Line:
@@ -107,6 +113,17 @@ def _describe_state(event: VersionStateChanged) -> _Line:
         return _Line("E", "lifecycle", f"Servable {event.servable_id} cannot be loaded{ending}")
     text = _STATE_TEXTS[event.state].format(event.servable_id)
     return _Line("I", "lifecycle", text + ending)
+
+
+def _describe_accelerator(event: RuntimeChosen | AcceleratorProblem | CompiledAfterReady) -> _Line:
+    match event:
+        case RuntimeChosen():
+            return _Line("I", "accelerator", _runtime_text(event))
+        case AcceleratorProblem():
+            return _Line("W", "accelerator", f"{event.path}: {event.message}")
+        case CompiledAfterReady():
+            text = f"Signature {event.signature_name} of {event.path} compiled during a request"
+            return _Line("W", "accelerator", text)
 
 
 def _describe_source(event: SourceProblem) -> _Line:
@@ -130,3 +147,17 @@ def _recording_text(event: RecordingStarted | RecordingEnded) -> str:
         f"Recording requests of model {event.model_name}, with all that they hold, for whoever "
         f"asked at the admin port: at most {event.num_records} in {event.timeout_s:g} s"
     )
+
+
+def _runtime_text(event: RuntimeChosen) -> str:
+    choice = event.choice
+    text = (
+        f"Signature {event.signature_name} of {event.path} is served by {choice.runtime} "
+        f"in {choice.precision}: {choice.reason}"
+    )
+    if choice.tensorflow_s is not None and choice.accelerated_s is not None:
+        text += (
+            f" (microseconds for the same runs: TensorFlow {choice.tensorflow_s * 1e6:.0f}, "
+            f"accelerator {choice.accelerated_s * 1e6:.0f})"
+        )
+    return text + (f"; answers differ by {choice.difference}" if choice.difference else "")

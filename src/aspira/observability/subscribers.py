@@ -28,6 +28,7 @@ from aspira.contracts.events import (
     VersionRetired,
 )
 from aspira.contracts.identity import ServableId
+from aspira.observability.accelerators import AcceleratorMetrics
 from aspira.observability.batch_metrics import BatchMetrics, queue_families
 from aspira.observability.exposition import render
 from aspira.observability.lingering import Lingering
@@ -76,6 +77,7 @@ class ServingMetrics:
     ) -> None:
         self._clock = clock
         self._models = ModelMetrics()
+        self._accelerators = AcceleratorMetrics()
         self._lingering = Lingering()
         self._requests = _RequestMetrics(
             self._models.names,
@@ -97,6 +99,7 @@ class ServingMetrics:
     def on_lifecycle(self, event: LifecycleEvent) -> None:
         with self._models_lock:
             self._models.note(event)
+            self._accelerators.note(event)
             self._lingering.note(event, now_s=self._clock.now())
             self._drop_overdue()
 
@@ -129,6 +132,7 @@ class ServingMetrics:
             *self._requests.families,
             runtime_latency_us,
             *self._models.families,
+            *self._accelerators.families,
             *self._batches.families,
         ]
 

@@ -7,6 +7,7 @@ ops to TensorFlow's pool costs more than running them.
 
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -58,11 +59,7 @@ class TensorflowLoader:
         Raises:
             ServingError: with TensorFlow's code and text.
         """
-        meta_graph = read_meta_graph(self._path, tags=self._options.saved_model_tags)
-        config = make_session_config(self._options)
-        apply_session_overrides(config, directory=self._path)
-        session = open_session(self._path, meta_graph=meta_graph, config=config)
-        servable = TensorflowServable(session, meta_graph=meta_graph)
+        servable = self.open().servable
         try:
             servable.prepare()
             replay_warmup(servable, path=self._path, options=self._warmup, events=self._events)
@@ -70,6 +67,28 @@ class TensorflowLoader:
             servable.unload()
             raise
         return servable
+
+    def open(self) -> "OpenModel":
+        """Read, restore and initialize. The caller unloads the servable, whatever happens.
+
+        Raises:
+            ServingError: with TensorFlow's code and text.
+        """
+        meta_graph = read_meta_graph(self._path, tags=self._options.saved_model_tags)
+        config = make_session_config(self._options)
+        apply_session_overrides(config, directory=self._path)
+        session = open_session(self._path, meta_graph=meta_graph, config=config)
+        servable = TensorflowServable(session, meta_graph=meta_graph)
+        return OpenModel(servable, session=session, meta_graph=meta_graph)
+
+
+@dataclass(frozen=True, slots=True)
+class OpenModel:
+    """A model in TensorFlow, and what it was made of, for whoever compiles it further."""
+
+    servable: "TensorflowServable"
+    session: Session
+    meta_graph: MetaGraph
 
 
 class TensorflowServable:
