@@ -1,0 +1,1 @@
+"""What a decoder of each family computes: one short file per family."""

@@ -1,0 +1,205 @@
+"""The parts of a decoder as OpenVINO operations: what the family files and the builder compose.
+
+Hidden states are [tokens, 1, size] and heads [tokens, heads, 1, head size]: on CPUs with AMX,
+OpenVINO fuses the gated MLP only where its input has three axes and its weights are constants
+behind one conversion.
+"""
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import openvino as ov
+from openvino import opset15 as ops
+from openvino._pyopenvino.op import _PagedAttentionExtension
+
+from aspira.llm.decoders.config import DecoderConfig, rotary_frequencies
+from aspira.llm.weights.source import Weight, Weights
+
+# OpenVINO's nodes and outputs; its stubs leave the opsets untyped.
+Node = Any
+
+NUM_ATTENTION_INPUTS = 28
+
+
+class StepInputs(NamedTuple):
+    """What one step feeds, as parameters of the model; the names are those of the ports."""
+
+    input_ids: Node
+    position_ids: Node
+    past_lens: Node
+    subsequence_begins: Node
+    block_indices: Node
+    block_indices_begins: Node
+    max_context_len: Node
+    sampled_rows: Node
+
+
+class DecoderGraph:
+    """Makes operations over the weights of one decoder."""
+
+    def __init__(
+        self, config: DecoderConfig, *, weights: Weights, inputs: StepInputs, weight_type: ov.Type
+    ) -> None:
+        self._config = config
+        self._weights = weights
+        self._inputs = inputs
+        self._weight_type = weight_type
+        self._cosine, self._sine = self._rotation()
+        self._unused = _unused_attention_inputs()
+        self.caches: list[Node] = []
+
+    def embed(self) -> tuple[Node, Node]:
+        """The hidden states of the step's tokens, and the embedding matrix."""
+        matrix = self._matrix("embedding.weight")
+        hidden = ops.gather(matrix, self._inputs.input_ids, ops.constant(0, np.int64))
+        return ops.unsqueeze(hidden, ops.constant(1, np.int64)), matrix
+
+    def linear(self, hidden: Node, *, name: str, has_bias: bool = False) -> Node:
+        product = ops.matmul(
+            hidden, self._matrix(f"{name}.weight"), transpose_a=False, transpose_b=True
+        )
+        return ops.add(product, self._vector(f"{name}.bias")) if has_bias else product
+
+    def norm(self, hidden: Node, *, name: str) -> Node:
+        """Root mean square norm over the last axis."""
+        squares = ops.power(hidden, np.float32(2))
+        mean = ops.reduce_mean(squares, ops.constant([-1], np.int64), keep_dims=True)
+        root = ops.sqrt(ops.add(mean, np.float32(self._config.norm_epsilon)))
+        scale = ops.divide(np.float32(1), root)
+        return ops.multiply(ops.multiply(hidden, scale), self._vector(f"{name}.weight"))
+
+    def project_heads(
+        self, hidden: Node, *, layer: str, has_bias: bool = False
+    ) -> tuple[Node, Node, Node]:
+        """Queries, keys and values, by heads."""
+        projected = (
+            self.linear(hidden, name=f"{layer}.{part}", has_bias=has_bias)
+            for part in ("query", "key", "value")
+        )
+        query, key, value = (
+            ops.reshape(part, ops.constant([0, -1, 1, self._config.head_size], np.int64), True)
+            for part in projected
+        )
+        return query, key, value
+
+    def rotate(self, heads: Node) -> Node:
+        """Turn each pair (first half, second half) of a head by its position's angle."""
+        half = self._config.head_size // 2
+        first = _slice(heads, begin=0, end=half)
+        second = _slice(heads, begin=half, end=2 * half)
+        turned = ops.concat([ops.multiply(second, np.float32(-1)), first], axis=-1)
+        return ops.add(ops.multiply(heads, self._cosine), ops.multiply(turned, self._sine))
+
+    def attend(self, query: Node, *, key: Node, value: Node) -> Node:
+        """Causal attention of each sequence over its cache, to which keys and values are added."""
+        index = len(self.caches) // 2
+        caches = [_parameter(f"{kind}_cache.{index}", [-1] * 4) for kind in ("key", "value")]
+        self.caches += caches
+        tokens = [_flat(part) for part in (query, key, value)]
+        inputs = self._inputs
+        attention = _PagedAttentionExtension(
+            _outputs([
+                *tokens,
+                *caches,
+                inputs.past_lens,
+                inputs.subsequence_begins,
+                inputs.block_indices,
+                inputs.block_indices_begins,
+                ops.constant(np.float32(self._config.head_size**-0.5)),
+                ops.constant(np.int32(0)),
+                ops.constant(np.zeros(0, np.float32)),
+                inputs.max_context_len,
+                *self._unused,
+            ])
+        )
+        for kind in ("k", "v"):
+            attention.get_rt_info()[f"num_{kind}_heads"] = self._config.num_kv_heads
+            attention.get_rt_info()[f"{kind}_head_size"] = self._config.head_size
+        return ops.unsqueeze(attention.output(0), ops.constant(1, np.int64))
+
+    def gated_mlp(self, hidden: Node, *, layer: str) -> Node:
+        gate = ops.swish(self.linear(hidden, name=f"{layer}.gate"))
+        up = self.linear(hidden, name=f"{layer}.up")
+        return self.linear(ops.multiply(gate, up), name=f"{layer}.down")
+
+    def logits(self, hidden: Node, *, embedding: Node) -> Node:
+        """[sampled rows, vocabulary], for those rows alone."""
+        rows = ops.gather(hidden, self._inputs.sampled_rows, ops.constant(0, np.int64))
+        normed = self.norm(rows, name="final_norm")
+        matrix = embedding if self._config.has_tied_head else self._matrix("head.weight")
+        logits = ops.matmul(normed, matrix, transpose_a=False, transpose_b=True)
+        return ops.squeeze(logits, ops.constant(1, np.int64))
+
+    def _rotation(self) -> tuple[Node, Node]:
+        frequencies = rotary_frequencies(self._config)
+        if "rotary_factors.weight" in self._weights:
+            frequencies = frequencies / self._weights.read("rotary_factors.weight")
+        both_halves = np.concatenate([frequencies, frequencies]).astype(np.float32)
+        positions = ops.convert(self._inputs.position_ids, "f32")
+        column = ops.reshape(positions, ops.constant([-1, 1, 1, 1], np.int64), False)
+        angles = ops.multiply(column, ops.constant(both_halves.reshape(1, 1, 1, -1)))
+        return ops.cos(angles), ops.sin(angles)
+
+    def _matrix(self, name: str) -> Node:
+        weight = self._weights.read(name)
+        if self._weight_type == ov.Type.f32:
+            return ops.constant(weight.astype(np.float32))
+        return ops.convert(_bfloat16_constant(weight), "f32")
+
+    def _vector(self, name: str) -> Node:
+        return ops.constant(self._weights.read(name).astype(np.float32))
+
+
+def _bfloat16_constant(weight: Weight) -> Node:
+    import ml_dtypes
+
+    # OpenVINO has no NumPy type for bfloat16: the bits are copied into a tensor of its own.
+    tensor = ov.Tensor(ov.Type.bf16, ov.Shape(weight.shape))
+    tensor.data.view(np.uint16)[...] = weight.astype(ml_dtypes.bfloat16).view(np.uint16)
+    return ops.constant(tensor, shared_memory=True)
+
+
+def _unused_attention_inputs() -> list[Node]:
+    """Inputs 13 to 27: scores, rotation of the cache, sparse attention and the like, all off."""
+    ints, floats, none = np.zeros(0, np.int32), np.zeros(0, np.float32), np.int32(0)
+    values: Sequence[Any] = (
+        ints, ints, ints, floats,
+        floats, none, none, np.zeros((0, 0, 0, 0), np.float32),
+        none, ints, ints, ints,
+        ints, np.zeros(0, np.uint8), ints,
+    )  # fmt: skip
+    return [ops.constant(value) for value in values]
+
+
+def _parameter(name: str, shape: Sequence[int], *, dtype: ov.Type = ov.Type.dynamic) -> Node:
+    parameter = ops.parameter(ov.PartialShape(list(shape)), dtype)
+    parameter.set_friendly_name(name)
+    parameter.output(0).set_names({name})
+    return parameter
+
+
+def _outputs(nodes: Sequence[Node]) -> list[Node]:
+    assert len(nodes) == NUM_ATTENTION_INPUTS
+    return [node.output(0) for node in nodes]
+
+
+def _slice(heads: Node, *, begin: int, end: int) -> Node:
+    bounds = (ops.constant([value], np.int64) for value in (begin, end, 1, -1))
+    return ops.slice(heads, *bounds)
+
+
+def _flat(heads: Node) -> Node:
+    return ops.reshape(heads, ops.constant([0, -1], np.int64), True)
+
+
+def make_step_inputs() -> StepInputs:
+    """The parameters of a step."""
+    tokens, integers = (ov.Type.i64, [-1]), (ov.Type.i32, [-1])
+    kinds = StepInputs(
+        tokens, tokens, integers, integers, integers, integers, (ov.Type.i32, []), integers
+    )
+    return StepInputs(*(
+        _parameter(name, shape, dtype=dtype)
+        for name, (dtype, shape) in zip(StepInputs._fields, kinds, strict=True)
+    ))

@@ -1,0 +1,1 @@
+"""Where a decoder's weights come from: files, under one naming."""
