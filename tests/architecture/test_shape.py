@@ -31,12 +31,17 @@ MAX_INTERNAL_IMPORTS = 12
 VAGUE_NAMES = frozenset({"utils", "helpers", "common", "misc", "base", "core"})
 MUTABLE_DISPLAYS = (ast.List, ast.Dict, ast.Set, ast.ListComp, ast.DictComp, ast.SetComp)
 MUTABLE_TYPES = frozenset({"list", "dict", "set", "defaultdict", "deque", "OrderedDict"})
-# How ASGI servers call an application, gRPC a handler, and asyncio what serves a connection.
+# How ASGI servers call an application, gRPC a handler, asyncio what serves a connection, and Jinja
+# its sandbox.
 FOREIGN_PARAMETERS = (
     ["scope", "receive", "send"],
     ["payload", "context"],
     ["payloads", "context"],
     ["reader", "writer"],
+    ["obj", "attribute"],
+    ["obj", "argument"],
+    ["context", "obj", "args"],
+    ["context", "operator", "left", "right"],
 )
 
 FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef

@@ -14,13 +14,12 @@ from aspira.contracts.errors import (
     Internal,
     InvalidArgument,
     ResourceExhausted,
-    Unimplemented,
 )
 from aspira.llm.decoders.kv_cache import KvCache
 from aspira.llm.decoders.options import DecoderOptions
 from aspira.llm.runner import BlockPayload, Logits, StepBatch
 
-_DEVICE = "CPU"
+DEVICE = "CPU"
 _BLOCK_SIZE = 32
 _CACHE_PREFIXES = ("key_cache.", "value_cache.")
 # Beside each channel's 32 keys and each token's values u8 caches hold a scale and a zero point.
@@ -28,15 +27,18 @@ _U8_EXTRA = 8
 
 
 class OpenvinoRunner:
-    """See `Runner`. The model is one that `build_decoder` or `read_ir` returns."""
+    """See `Runner`."""
 
     def __init__(
         self, model: ov.Model, *, digest: str, max_context: int, options: DecoderOptions
     ) -> None:
-        core = ov.Core()
-        settings = _settings(core, options=options)
+        """The model is one that `build_decoder` or `read_ir` returns, the options are resolved.
+
+        Raises:
+            ServingError: OpenVINO cannot run it, or not with this cache.
+        """
         try:
-            compiled = core.compile_model(model, _DEVICE, settings)
+            compiled = ov.Core().compile_model(model, DEVICE, _settings(options))
             self._request = compiled.create_infer_request()
         except RuntimeError as error:
             raise Internal(f"OpenVINO cannot compile this decoder: {error}") from error
@@ -46,12 +48,16 @@ class OpenvinoRunner:
             self._request.set_tensor(port, tensor)
         self._vocab_size = int(compiled.output(0).partial_shape[-1].get_length())
         self._max_context = max_context
-        self._fingerprint = "/".join((
-            digest,
-            f"openvino-{ov.get_version()}",
-            f"compute-{settings['INFERENCE_PRECISION_HINT']}-{options.weight_format}",
-            *sorted({f"{port.element_type.get_type_name()}{port.partial_shape}" for port in ports}),
-        ))
+        self._fingerprint = "/".join(
+            (
+                digest,
+                f"openvino-{ov.get_version()}",
+                f"{options.precision}-{options.weight_format}",
+                *sorted(
+                    {f"{port.element_type.get_type_name()}{port.partial_shape}" for port in ports}
+                ),
+            )
+        )
 
     @property
     def block_size(self) -> int:
@@ -122,22 +128,10 @@ class OpenvinoRunner:
                 raise Internal(f"A step names a {what} outside 0 to {bound - 1}")
 
 
-def _settings(core: ov.Core, *, options: DecoderOptions) -> dict[str, str | int]:
-    has_bfloat16 = "BF16" in core.get_property(_DEVICE, "OPTIMIZATION_CAPABILITIES")
-    precision = options.precision
-    if precision == "auto":
-        precision = "bf16" if has_bfloat16 else "f32"
-    if precision == "bf16" and not has_bfloat16:
-        raise FailedPrecondition("This CPU has no instructions for bf16; set precision to auto or f32")
-    cache = precision if options.cache_precision == "auto" else options.cache_precision
-    if (precision, cache) in (("bf16", "f32"), ("f32", "bf16")):
-        raise InvalidArgument(
-            f"A {cache} cache cannot serve a decoder that computes in {precision}; set "
-            "cache_precision to auto or u8"
-        )
+def _settings(options: DecoderOptions) -> dict[str, str | int]:
     return {
-        "INFERENCE_PRECISION_HINT": precision,
-        "KV_CACHE_PRECISION": cache,
+        "INFERENCE_PRECISION_HINT": options.precision,
+        "KV_CACHE_PRECISION": options.cache_precision,
         "PERFORMANCE_HINT": "LATENCY",
         "NUM_STREAMS": 1,
         "INFERENCE_NUM_THREADS": options.num_threads,
@@ -145,8 +139,7 @@ def _settings(core: ov.Core, *, options: DecoderOptions) -> dict[str, str | int]
 
 
 def _make_cache(ports: Sequence[ov.Output], *, cache_mib: int) -> KvCache:
-    if not ports:
-        raise Unimplemented("This model has no attention that a paged cache could serve")
+    assert ports, "every decoder has a layer"
     shapes = [
         tuple(int(size.get_length()) for size in list(port.partial_shape)[1:]) for port in ports
     ]

@@ -79,9 +79,13 @@ class DecoderConfig:
                 "value heads evenly"
             )
         if self.head_size % 2:
-            raise InvalidArgument(f"The model's head size {self.head_size} is odd; rotary needs pairs")
+            raise InvalidArgument(
+                f"The model's head size {self.head_size} is odd; rotary needs pairs"
+            )
         if not (self.norm_epsilon > 0 and self.rotary.theta > 0 and self.rotary.factor > 0):
-            raise InvalidArgument("The model's norm epsilon, rope theta and factor must be positive")
+            raise InvalidArgument(
+                "The model's norm epsilon, rope theta and factor must be positive"
+            )
 
 
 def rotary_frequencies(config: DecoderConfig) -> npt.NDArray[np.float64]:

@@ -33,7 +33,9 @@ def family_of_gguf(name: str) -> Family:
         if name == family.gguf_architecture:
             return family
     known = ", ".join(family.gguf_architecture for family in FAMILIES)
-    raise Unimplemented(f"GGUF files of the architecture {name!r} are not served, those of {known} are")
+    raise Unimplemented(
+        f"GGUF files of the architecture {name!r} are not served, those of {known} are"
+    )
 
 
 def family_named(name: str) -> Family:

@@ -1,13 +1,33 @@
 """What one decoder family is: its names in files, and what differs in its layers."""
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Any, Protocol, TypeAlias
 
-from aspira.llm.decoders.graph import DecoderGraph, Node
+# A value of the graph that is being built, of whatever framework.
+Node: TypeAlias = Any
+Heads: TypeAlias = tuple[Node, Node, Node]
 
-Projected: TypeAlias = tuple[Node, Node, Node]
-Projection: TypeAlias = Callable[[DecoderGraph, Node, str], Projected]
+
+class DecoderParts(Protocol):
+    """The parts that a framework offers, as families put them together."""
+
+    def project_heads(self, hidden: Node, *, layer: str, has_bias: bool = False) -> Heads:
+        """Queries, keys and values of hidden states, by heads."""
+        ...
+
+    def norm(self, hidden: Node, *, name: str) -> Node:
+        """Root mean square norm over the last axis."""
+        ...
+
+    def rotate(self, heads: Node) -> Node:
+        """Turn each pair (first half, second half) of a head by its position's angle."""
+        ...
+
+
+class MakeHeads(Protocol):
+    """Queries, keys and values as attention takes them, of normed hidden states, in a layer."""
+
+    def __call__(self, parts: DecoderParts, *, hidden: Node, layer: str) -> Heads: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,5 +45,4 @@ class Family:
     has_interleaved_gguf: bool
     """GGUF files have the rows of queries and keys in the order that llama.cpp rotates them."""
 
-    project: Projection
-    """Queries, keys and values of the normed hidden states of the layer named, rotated."""
+    make_heads: MakeHeads

@@ -5,21 +5,23 @@ OpenVINO fuses the gated MLP only where its input has three axes and its weights
 behind one conversion.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
+import ml_dtypes
 import numpy as np
 import openvino as ov
 from openvino import opset15 as ops
 from openvino._pyopenvino.op import _PagedAttentionExtension
 
 from aspira.llm.decoders.config import DecoderConfig, rotary_frequencies
+from aspira.llm.decoders.family import Heads, Node
+from aspira.llm.decoders.options import WeightFormat
 from aspira.llm.weights.source import Weight, Weights
 
-# OpenVINO's nodes and outputs; its stubs leave the opsets untyped.
-Node = Any
-
 NUM_ATTENTION_INPUTS = 28
+_MAX_INT8 = 127
 
 
 class StepInputs(NamedTuple):
@@ -36,15 +38,20 @@ class StepInputs(NamedTuple):
 
 
 class DecoderGraph:
-    """Makes operations over the weights of one decoder."""
+    """`DecoderParts`, and the rest, over the weights of one decoder."""
 
     def __init__(
-        self, config: DecoderConfig, *, weights: Weights, inputs: StepInputs, weight_type: ov.Type
+        self,
+        config: DecoderConfig,
+        *,
+        weights: Weights,
+        inputs: StepInputs,
+        weight_format: WeightFormat,
     ) -> None:
         self._config = config
         self._weights = weights
         self._inputs = inputs
-        self._weight_type = weight_type
+        self._make_matrix = _MATRIX_MAKERS[weight_format]
         self._cosine, self._sine = self._rotation()
         self._unused = _unused_attention_inputs()
         self.caches: list[Node] = []
@@ -62,29 +69,29 @@ class DecoderGraph:
         return ops.add(product, self._vector(f"{name}.bias")) if has_bias else product
 
     def norm(self, hidden: Node, *, name: str) -> Node:
-        """Root mean square norm over the last axis."""
+        """See `DecoderParts.norm`."""
         squares = ops.power(hidden, np.float32(2))
         mean = ops.reduce_mean(squares, ops.constant([-1], np.int64), keep_dims=True)
         root = ops.sqrt(ops.add(mean, np.float32(self._config.norm_epsilon)))
         scale = ops.divide(np.float32(1), root)
         return ops.multiply(ops.multiply(hidden, scale), self._vector(f"{name}.weight"))
 
-    def project_heads(
-        self, hidden: Node, *, layer: str, has_bias: bool = False
-    ) -> tuple[Node, Node, Node]:
-        """Queries, keys and values, by heads."""
+    def project_heads(self, hidden: Node, *, layer: str, has_bias: bool = False) -> Heads:
+        """See `DecoderParts.project_heads`."""
         projected = (
             self.linear(hidden, name=f"{layer}.{part}", has_bias=has_bias)
             for part in ("query", "key", "value")
         )
         query, key, value = (
-            ops.reshape(part, ops.constant([0, -1, 1, self._config.head_size], np.int64), True)
+            ops.reshape(
+                part, ops.constant([0, -1, 1, self._config.head_size], np.int64), special_zero=True
+            )
             for part in projected
         )
         return query, key, value
 
     def rotate(self, heads: Node) -> Node:
-        """Turn each pair (first half, second half) of a head by its position's angle."""
+        """See `DecoderParts.rotate`."""
         half = self._config.head_size // 2
         first = _slice(heads, begin=0, end=half)
         second = _slice(heads, begin=half, end=2 * half)
@@ -94,24 +101,29 @@ class DecoderGraph:
     def attend(self, query: Node, *, key: Node, value: Node) -> Node:
         """Causal attention of each sequence over its cache, to which keys and values are added."""
         index = len(self.caches) // 2
-        caches = [_parameter(f"{kind}_cache.{index}", [-1] * 4) for kind in ("key", "value")]
+        caches = [
+            make_parameter(f"{kind}_cache.{index}", shape=[-1] * 4, dtype=ov.Type.dynamic)
+            for kind in ("key", "value")
+        ]
         self.caches += caches
         tokens = [_flat(part) for part in (query, key, value)]
         inputs = self._inputs
         attention = _PagedAttentionExtension(
-            _outputs([
-                *tokens,
-                *caches,
-                inputs.past_lens,
-                inputs.subsequence_begins,
-                inputs.block_indices,
-                inputs.block_indices_begins,
-                ops.constant(np.float32(self._config.head_size**-0.5)),
-                ops.constant(np.int32(0)),
-                ops.constant(np.zeros(0, np.float32)),
-                inputs.max_context_len,
-                *self._unused,
-            ])
+            _outputs(
+                [
+                    *tokens,
+                    *caches,
+                    inputs.past_lens,
+                    inputs.subsequence_begins,
+                    inputs.block_indices,
+                    inputs.block_indices_begins,
+                    ops.constant(np.float32(self._config.head_size**-0.5)),
+                    ops.constant(np.int32(0)),
+                    ops.constant(np.zeros(0, np.float32)),
+                    inputs.max_context_len,
+                    *self._unused,
+                ]
+            )
         )
         for kind in ("k", "v"):
             attention.get_rt_info()[f"num_{kind}_heads"] = self._config.num_kv_heads
@@ -137,27 +149,43 @@ class DecoderGraph:
             frequencies = frequencies / self._weights.read("rotary_factors.weight")
         both_halves = np.concatenate([frequencies, frequencies]).astype(np.float32)
         positions = ops.convert(self._inputs.position_ids, "f32")
-        column = ops.reshape(positions, ops.constant([-1, 1, 1, 1], np.int64), False)
+        column = ops.reshape(positions, ops.constant([-1, 1, 1, 1], np.int64), special_zero=False)
         angles = ops.multiply(column, ops.constant(both_halves.reshape(1, 1, 1, -1)))
         return ops.cos(angles), ops.sin(angles)
 
     def _matrix(self, name: str) -> Node:
-        weight = self._weights.read(name)
-        if self._weight_type == ov.Type.f32:
-            return ops.constant(weight.astype(np.float32))
-        return ops.convert(_bfloat16_constant(weight), "f32")
+        return self._make_matrix(self._weights.read(name))
 
     def _vector(self, name: str) -> Node:
         return ops.constant(self._weights.read(name).astype(np.float32))
 
 
-def _bfloat16_constant(weight: Weight) -> Node:
-    import ml_dtypes
+def _float_matrix(weight: Weight) -> Node:
+    return ops.constant(weight.astype(np.float32))
 
+
+def _bfloat16_matrix(weight: Weight) -> Node:
     # OpenVINO has no NumPy type for bfloat16: the bits are copied into a tensor of its own.
     tensor = ov.Tensor(ov.Type.bf16, ov.Shape(weight.shape))
     tensor.data.view(np.uint16)[...] = weight.astype(ml_dtypes.bfloat16).view(np.uint16)
-    return ops.constant(tensor, shared_memory=True)
+    return ops.convert(ops.constant(tensor, shared_memory=True), "f32")
+
+
+def _int8_matrix(weight: Weight) -> Node:
+    values = weight.astype(np.float32)
+    largest = np.abs(values).max(axis=1, keepdims=True)
+    scales = np.where(largest > 0, largest / _MAX_INT8, 1).astype(np.float32)
+    rounded = np.rint(values / scales).astype(np.int8)
+    return ops.multiply(ops.convert(ops.constant(rounded), "f32"), ops.constant(scales))
+
+
+_MATRIX_MAKERS: Mapping[str, Callable[[Weight], Node]] = MappingProxyType(
+    {
+        "f32": _float_matrix,
+        "bf16": _bfloat16_matrix,
+        "int8": _int8_matrix,
+    }
+)
 
 
 def _unused_attention_inputs() -> list[Node]:
@@ -172,7 +200,8 @@ def _unused_attention_inputs() -> list[Node]:
     return [ops.constant(value) for value in values]
 
 
-def _parameter(name: str, shape: Sequence[int], *, dtype: ov.Type = ov.Type.dynamic) -> Node:
+def make_parameter(name: str, *, shape: Sequence[int], dtype: ov.Type) -> Node:
+    """An input of the model."""
     parameter = ops.parameter(ov.PartialShape(list(shape)), dtype)
     parameter.set_friendly_name(name)
     parameter.output(0).set_names({name})
@@ -190,7 +219,7 @@ def _slice(heads: Node, *, begin: int, end: int) -> Node:
 
 
 def _flat(heads: Node) -> Node:
-    return ops.reshape(heads, ops.constant([0, -1], np.int64), True)
+    return ops.reshape(heads, ops.constant([0, -1], np.int64), special_zero=True)
 
 
 def make_step_inputs() -> StepInputs:
@@ -199,7 +228,9 @@ def make_step_inputs() -> StepInputs:
     kinds = StepInputs(
         tokens, tokens, integers, integers, integers, integers, (ov.Type.i32, []), integers
     )
-    return StepInputs(*(
-        _parameter(name, shape, dtype=dtype)
-        for name, (dtype, shape) in zip(StepInputs._fields, kinds, strict=True)
-    ))
+    return StepInputs(
+        *(
+            make_parameter(name, shape=shape, dtype=dtype)
+            for name, (dtype, shape) in zip(StepInputs._fields, kinds, strict=True)
+        )
+    )

@@ -1,12 +1,11 @@
 """Llama, and what has its shape: SmolLM, Mistral. Plain projections, all heads rotated."""
 
-from aspira.llm.decoders.family import Family, Projected
-from aspira.llm.decoders.graph import DecoderGraph, Node
+from aspira.llm.decoders.family import DecoderParts, Family, Heads, Node
 
 
-def project(graph: DecoderGraph, hidden: Node, layer: str) -> Projected:
-    query, key, value = graph.project_heads(hidden, layer=layer)
-    return graph.rotate(query), graph.rotate(key), value
+def _make_heads(parts: DecoderParts, *, hidden: Node, layer: str) -> Heads:
+    query, key, value = parts.project_heads(hidden, layer=layer)
+    return parts.rotate(query), parts.rotate(key), value
 
 
 FAMILY = Family(
@@ -14,5 +13,5 @@ FAMILY = Family(
     architectures=("LlamaForCausalLM", "MistralForCausalLM"),
     gguf_architecture="llama",
     has_interleaved_gguf=True,
-    project=project,
+    make_heads=_make_heads,
 )

@@ -1,11 +1,13 @@
 """How a decoder is run; no tensor library is imported to say so."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
+
+from aspira.contracts.errors import FailedPrecondition, InvalidArgument
 
 Precision = Literal["auto", "f32", "bf16"]
 CachePrecision = Literal["auto", "f32", "bf16", "u8"]
-WeightFormat = Literal["auto", "int8"]
+WeightFormat = Literal["auto", "f32", "bf16", "int8"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,10 +21,40 @@ class DecoderOptions:
     """What keys and values are kept in. `auto`: as `precision`."""
 
     weight_format: WeightFormat = "auto"
-    """`int8`: matrices are rounded to 8 bits, with one scale a row. `auto`: as `precision`."""
+    """What matrices are kept in. `int8`: rounded, with a scale for each row. `auto`: as
+    `precision`. An OpenVINO IR keeps what it has."""
 
     cache_mib: int = 1024
     """Memory for keys and values of all sequences. Pages are taken as they are first used."""
 
     num_threads: int = 0
     """Threads that compute; 0 means one per CPU."""
+
+    def __post_init__(self) -> None:
+        if self.cache_mib < 1 or self.num_threads < 0:
+            raise InvalidArgument(
+                f"cache_mib ({self.cache_mib}) must be positive and num_threads "
+                f"({self.num_threads}) not negative"
+            )
+
+    def resolved(self, *, has_bfloat16: bool) -> "DecoderOptions":
+        """The same with every `auto` decided; `has_bfloat16` is of the CPU.
+
+        Raises:
+            FailedPrecondition: the CPU cannot compute in what was asked for.
+            InvalidArgument: OpenVINO cannot combine what was asked for.
+        """
+        fastest: Precision = "bf16" if has_bfloat16 else "f32"
+        precision = fastest if self.precision == "auto" else self.precision
+        if precision == "bf16" and not has_bfloat16:
+            raise FailedPrecondition(
+                "This CPU has no instructions for bf16; set precision to auto or f32"
+            )
+        cache = precision if self.cache_precision == "auto" else self.cache_precision
+        if cache not in (precision, "u8"):
+            raise InvalidArgument(
+                f"A decoder that computes in {precision} cannot have a {cache} cache; set "
+                "cache_precision to auto or u8"
+            )
+        weights = precision if self.weight_format == "auto" else self.weight_format
+        return replace(self, precision=precision, cache_precision=cache, weight_format=weights)

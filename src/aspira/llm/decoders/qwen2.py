@@ -1,12 +1,11 @@
 """Qwen2 and Qwen2.5: Llama's layers, with biases on queries, keys and values."""
 
-from aspira.llm.decoders.family import Family, Projected
-from aspira.llm.decoders.graph import DecoderGraph, Node
+from aspira.llm.decoders.family import DecoderParts, Family, Heads, Node
 
 
-def project(graph: DecoderGraph, hidden: Node, layer: str) -> Projected:
-    query, key, value = graph.project_heads(hidden, layer=layer, has_bias=True)
-    return graph.rotate(query), graph.rotate(key), value
+def _make_heads(parts: DecoderParts, *, hidden: Node, layer: str) -> Heads:
+    query, key, value = parts.project_heads(hidden, layer=layer, has_bias=True)
+    return parts.rotate(query), parts.rotate(key), value
 
 
 FAMILY = Family(
@@ -14,5 +13,5 @@ FAMILY = Family(
     architectures=("Qwen2ForCausalLM",),
     gguf_architecture="qwen2",
     has_interleaved_gguf=False,
-    project=project,
+    make_heads=_make_heads,
 )

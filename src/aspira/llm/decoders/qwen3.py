@@ -1,14 +1,13 @@
 """Qwen3: Llama's layers, with each head of queries and keys normed before it is rotated."""
 
-from aspira.llm.decoders.family import Family, Projected
-from aspira.llm.decoders.graph import DecoderGraph, Node
+from aspira.llm.decoders.family import DecoderParts, Family, Heads, Node
 
 
-def project(graph: DecoderGraph, hidden: Node, layer: str) -> Projected:
-    query, key, value = graph.project_heads(hidden, layer=layer)
-    query = graph.norm(query, name=f"{layer}.query_norm")
-    key = graph.norm(key, name=f"{layer}.key_norm")
-    return graph.rotate(query), graph.rotate(key), value
+def _make_heads(parts: DecoderParts, *, hidden: Node, layer: str) -> Heads:
+    query, key, value = parts.project_heads(hidden, layer=layer)
+    query = parts.norm(query, name=f"{layer}.query_norm")
+    key = parts.norm(key, name=f"{layer}.key_norm")
+    return parts.rotate(query), parts.rotate(key), value
 
 
 FAMILY = Family(
@@ -16,5 +15,5 @@ FAMILY = Family(
     architectures=("Qwen3ForCausalLM",),
     gguf_architecture="qwen3",
     has_interleaved_gguf=False,
-    project=project,
+    make_heads=_make_heads,
 )

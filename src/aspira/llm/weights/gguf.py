@@ -15,23 +15,25 @@ from aspira.llm.weights.source import Weight, name_in_file
 
 _F32, _F16, _BF16 = 0, 1, 30
 _PLAIN = MappingProxyType({_F32: np.float32, _F16: np.float16, _BF16: ml_dtypes.bfloat16})
-_NAMES = MappingProxyType({
-    "embedding": "token_embd",
-    "final_norm": "output_norm",
-    "head": "output",
-    "attention_norm": "attn_norm",
-    "query": "attn_q",
-    "key": "attn_k",
-    "value": "attn_v",
-    "query_norm": "attn_q_norm",
-    "key_norm": "attn_k_norm",
-    "attention_output": "attn_output",
-    "mlp_norm": "ffn_norm",
-    "gate": "ffn_gate",
-    "up": "ffn_up",
-    "down": "ffn_down",
-    "rotary_factors": "rope_freqs",
-})
+_NAMES = MappingProxyType(
+    {
+        "embedding": "token_embd",
+        "final_norm": "output_norm",
+        "head": "output",
+        "attention_norm": "attn_norm",
+        "query": "attn_q",
+        "key": "attn_k",
+        "value": "attn_v",
+        "query_norm": "attn_q_norm",
+        "key_norm": "attn_k_norm",
+        "attention_output": "attn_output",
+        "mlp_norm": "ffn_norm",
+        "gate": "ffn_gate",
+        "up": "ffn_up",
+        "down": "ffn_down",
+        "rotary_factors": "rope_freqs",
+    }
+)
 
 
 class GgufWeights:
@@ -40,10 +42,12 @@ class GgufWeights:
     def __init__(self, file: GgufFile, *, config: DecoderConfig) -> None:
         self._file = file
         self._is_interleaved = family_named(config.family).has_interleaved_gguf
-        self._num_heads = MappingProxyType({
-            "query": config.num_heads,
-            "key": config.num_kv_heads,
-        })
+        self._num_heads = MappingProxyType(
+            {
+                "query": config.num_heads,
+                "key": config.num_kv_heads,
+            }
+        )
         self.digest = digest_files([file.path])
 
     def __contains__(self, name: str) -> bool:
@@ -64,7 +68,9 @@ class GgufWeights:
         if tensor.ggml_type in _PLAIN:
             dtype = np.dtype(_PLAIN[tensor.ggml_type])
             num_bytes = int(np.prod(tensor.shape)) * dtype.itemsize
-            return self._file.raw(stored, num_bytes=num_bytes).view(dtype).reshape(tensor.shape)
+            raw = self._file.raw(stored, num_bytes=num_bytes)
+            weight: Weight = raw.view(dtype).reshape(tensor.shape)
+            return weight
         return _dequantize(self._file, name=stored, tensor=tensor)
 
 
@@ -82,7 +88,9 @@ def _dequantize(file: GgufFile, *, name: str, tensor: StoredTensor) -> npt.NDArr
     try:
         from gguf import GGML_QUANT_SIZES, GGMLQuantizationType, quants
     except ImportError as error:
-        raise Unimplemented("GGUF files need the package gguf: pip install 'aspira[llm]'") from error
+        raise Unimplemented(
+            "GGUF files need the package gguf: pip install 'aspira[llm]'"
+        ) from error
     try:
         kind = GGMLQuantizationType(tensor.ggml_type)
         block_size, block_bytes = GGML_QUANT_SIZES[kind]

@@ -57,10 +57,12 @@ class GgufFile:
         if alignment <= 0:
             raise cursor.damaged(f"its alignment is {alignment}")
         start = -(-cursor.position // alignment) * alignment
-        self.tensors: Mapping[str, StoredTensor] = MappingProxyType({
-            name: StoredTensor(tensor.shape, tensor.ggml_type, start + tensor.offset)
-            for name, tensor in placed.items()
-        })
+        self.tensors: Mapping[str, StoredTensor] = MappingProxyType(
+            {
+                name: StoredTensor(tensor.shape, tensor.ggml_type, start + tensor.offset)
+                for name, tensor in placed.items()
+            }
+        )
 
     @property
     def path(self) -> Path:

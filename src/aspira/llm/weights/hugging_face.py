@@ -13,23 +13,25 @@ from aspira.llm.weights.source import Weight, name_in_file
 WEIGHTS_FILE = "model.safetensors"
 INDEX_FILE = "model.safetensors.index.json"
 
-_NAMES = MappingProxyType({
-    "embedding": "model.embed_tokens",
-    "final_norm": "model.norm",
-    "head": "lm_head",
-    "attention_norm": "input_layernorm",
-    "query": "self_attn.q_proj",
-    "key": "self_attn.k_proj",
-    "value": "self_attn.v_proj",
-    "query_norm": "self_attn.q_norm",
-    "key_norm": "self_attn.k_norm",
-    "attention_output": "self_attn.o_proj",
-    "mlp_norm": "post_attention_layernorm",
-    "gate": "mlp.gate_proj",
-    "up": "mlp.up_proj",
-    "down": "mlp.down_proj",
-    "rotary_factors": "rope_freqs",
-})
+_NAMES = MappingProxyType(
+    {
+        "embedding": "model.embed_tokens",
+        "final_norm": "model.norm",
+        "head": "lm_head",
+        "attention_norm": "input_layernorm",
+        "query": "self_attn.q_proj",
+        "key": "self_attn.k_proj",
+        "value": "self_attn.v_proj",
+        "query_norm": "self_attn.q_norm",
+        "key_norm": "self_attn.k_norm",
+        "attention_output": "self_attn.o_proj",
+        "mlp_norm": "post_attention_layernorm",
+        "gate": "mlp.gate_proj",
+        "up": "mlp.up_proj",
+        "down": "mlp.down_proj",
+        "rotary_factors": "rope_freqs",
+    }
+)
 
 
 class HuggingFaceWeights:
@@ -38,9 +40,9 @@ class HuggingFaceWeights:
     def __init__(self, directory: Path) -> None:
         self._directory = directory
         paths = _weight_files(directory)
-        self._files: Mapping[str, SafetensorsFile] = MappingProxyType({
-            name: file for file in map(SafetensorsFile, paths) for name in file.names
-        })
+        self._files: Mapping[str, SafetensorsFile] = MappingProxyType(
+            {name: file for file in map(SafetensorsFile, paths) for name in file.names}
+        )
         self.digest = digest_files([directory / CONFIG_FILE, *paths])
 
     def __contains__(self, name: str) -> bool:

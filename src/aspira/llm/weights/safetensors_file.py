@@ -15,11 +15,13 @@ from aspira.llm.weights.source import Weight
 # The format's own limit.
 _MAX_HEADER_BYTES = 100_000_000
 _LENGTH_BYTES = 8
-_TYPES: Mapping[str, Any] = MappingProxyType({
-    "F32": np.float32,
-    "F16": np.float16,
-    "BF16": ml_dtypes.bfloat16,
-})
+_TYPES: Mapping[str, Any] = MappingProxyType(
+    {
+        "F32": np.float32,
+        "F16": np.float16,
+        "BF16": ml_dtypes.bfloat16,
+    }
+)
 
 
 class SafetensorsFile:
@@ -62,7 +64,8 @@ class SafetensorsFile:
             raise self._damaged(f"shape and size of {name} do not agree")
         if not self._start <= begin <= end <= len(self._bytes):
             raise self._damaged(f"{name} lies outside it")
-        return self._bytes[begin:end].view(dtype).reshape(shape).view(np.ndarray)
+        weight: Weight = self._bytes[begin:end].view(dtype).reshape(shape).view(np.ndarray)
+        return weight
 
     def _read_header(self) -> tuple[dict[str, Any], int]:
         length = int.from_bytes(self._bytes[:_LENGTH_BYTES].tobytes(), "little")
