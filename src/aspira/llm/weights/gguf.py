@@ -1,5 +1,6 @@
 """The weights of a GGUF file, dequantized as they are read."""
 
+import math
 from types import MappingProxyType
 
 import ml_dtypes
@@ -67,7 +68,7 @@ class GgufWeights:
         tensor = self._file.tensors[stored]
         if tensor.ggml_type in _PLAIN:
             dtype = np.dtype(_PLAIN[tensor.ggml_type])
-            num_bytes = int(np.prod(tensor.shape)) * dtype.itemsize
+            num_bytes = math.prod(tensor.shape) * dtype.itemsize
             raw = self._file.raw(stored, num_bytes=num_bytes)
             weight: Weight = raw.view(dtype).reshape(tensor.shape)
             return weight
@@ -95,7 +96,7 @@ def _dequantize(file: GgufFile, *, name: str, tensor: StoredTensor) -> npt.NDArr
         kind = GGMLQuantizationType(tensor.ggml_type)
         block_size, block_bytes = GGML_QUANT_SIZES[kind]
         num_columns = tensor.shape[-1]
-        rows = int(np.prod(tensor.shape[:-1]))
+        rows = math.prod(tensor.shape[:-1])
         row_bytes = num_columns // block_size * block_bytes
         data = file.raw(name, num_bytes=rows * row_bytes)
         weight: npt.NDArray[np.float32] = quants.dequantize(

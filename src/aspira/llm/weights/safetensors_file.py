@@ -1,5 +1,6 @@
 """Reads safetensors files: one JSON header, then the tensors' bytes, mapped as they are."""
 
+import math
 from collections.abc import Mapping
 from pathlib import Path
 from types import MappingProxyType
@@ -50,7 +51,7 @@ class SafetensorsFile:
         """
         try:
             entry = self._header[name]
-            kind, shape = entry["dtype"], tuple(map(int, entry["shape"]))
+            kind, shape = str(entry["dtype"]), tuple(map(int, entry["shape"]))
             begin, end = (self._start + int(offset) for offset in entry["data_offsets"])
         except (KeyError, TypeError, ValueError) as error:
             raise self._damaged(f"its header does not describe {name}") from error
@@ -60,7 +61,7 @@ class SafetensorsFile:
                 "served, so convert the model first"
             )
         dtype = np.dtype(_TYPES[kind])
-        if min(shape, default=1) < 0 or end - begin != dtype.itemsize * int(np.prod(shape)):
+        if min(shape, default=1) < 0 or end - begin != dtype.itemsize * math.prod(shape):
             raise self._damaged(f"shape and size of {name} do not agree")
         if not self._start <= begin <= end <= len(self._bytes):
             raise self._damaged(f"{name} lies outside it")
