@@ -152,6 +152,9 @@ def test_a_payload_of_another_model_is_refused(runner: Runner) -> None:
         ("sampled_rows", [2]),
         ("sampled_rows", [-1]),
         ("sequence_begins", [0, 3]),
+        ("past_lens", [31]),
+        ("block_begins", [0, 0]),
+        ("block_begins", [0, 2]),
     ],
 )
 def test_a_step_outside_the_cache_is_refused(runner: Runner, field: str, value: list[int]) -> None:
