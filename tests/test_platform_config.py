@@ -78,12 +78,15 @@ def test_what_the_file_says(tmp_path: Path) -> None:
             }
             prefer_tflite_model: true
             num_tflite_pools: 4
+            num_tflite_interpreters_per_pool: 5
             mixed_precision: "bfloat16"
             """
         ),
     )
     assert settings.tensorflow.saved_model_tags == ("serve", "gpu")
-    assert settings.litert == LitertOptions(is_preferred=True, num_pools=4)
+    assert settings.litert == LitertOptions(
+        is_preferred=True, num_pools=4, num_interpreters_per_pool=5
+    )
     assert settings.warmup.is_enabled
     assert (settings.warmup.num_request_iterations, settings.warmup.num_threads) == (0, 2)
     config = make_session_config(settings.tensorflow)
@@ -157,7 +160,6 @@ def test_a_missing_file() -> None:
         ("session_target: 'grpc://host'", "session_target: sessions run in this process"),
         ("experimental_fixed_input_tensors { name: 'x' }", "experimental_fixed_input_tensors"),
         ("enable_saved_model_config: true", "Saved model config functionality is not implemented."),
-        ("num_tflite_interpreters_per_pool: 2", "num_tflite_interpreters_per_pool"),
     ],
 )
 def test_what_cannot_be_left_out_is_refused_by_name(

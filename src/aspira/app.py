@@ -35,7 +35,7 @@ from aspira.lifecycle.manager import Manager
 from aspira.observability.logging import EventLogger
 from aspira.observability.subscribers import ServingMetrics
 from aspira.platform_config import apply_platform_config
-from aspira.platforms import Platforms, RuntimeLoaders, make_runtime_loader
+from aspira.platforms import Platforms
 from aspira.routing.table import RoutingTable
 from aspira.runtimes.custom_ops import load_op_libraries
 from aspira.service.config_watch import ConfigWatch
@@ -51,6 +51,7 @@ from aspira.service.models import ModelsService
 from aspira.service.profiling import ProfilingService
 from aspira.service.recording import RecordingService
 from aspira.settings import DEFAULT_METRICS_PATH, ModelOptions, ProcessOptions, Settings
+from aspira.version_loaders import RuntimeLoaders, make_runtime_loader
 from aspira.wire.monitoring_config import make_monitoring_config
 from aspira.wire.text_format import parse_text_file, read_text_file
 

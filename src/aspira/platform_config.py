@@ -62,7 +62,11 @@ def apply_platform_config(settings: Settings) -> Settings:
     return replace(
         settings,
         tensorflow=_decode_tensorflow(config, flags=settings.tensorflow),
-        litert=LitertOptions(config.prefer_tflite_model, max(config.num_tflite_pools, 1)),
+        litert=LitertOptions(
+            config.prefer_tflite_model,
+            max(config.num_tflite_pools, 1),
+            max(config.num_tflite_interpreters_per_pool, 1),
+        ),
         warmup=_decode_warmup(config, flags=settings.warmup),
         batching=_decode_batching(config, flags=settings.batching),
     )
@@ -113,10 +117,6 @@ def _refuse_unsupported(config: Message, *, file: str) -> None:
     for name, reason in _REFUSED.items():
         if name in said:
             raise Unimplemented(f"{file}: {name}: {reason}")
-    if config.num_tflite_interpreters_per_pool > 1:
-        raise Unimplemented(
-            f"{file}: num_tflite_interpreters_per_pool: a pool holds one interpreter"
-        )
 
 
 def _report_ignored(config: Message, *, platforms: Message, file: str) -> None:

@@ -36,6 +36,7 @@ TENSORFLOW_SERVING_DEFAULTS: dict[str, FlagValue] = {
     "per_process_gpu_memory_fraction": 0.0,
     "prefer_tflite_model": False,
     "num_tflite_pools": 0,
+    "num_tflite_interpreters_per_pool": 1,
     "saved_model_tags": "serve",
     "enable_model_warmup": True,
     "num_request_iterations_for_warmup": 0,

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from asgi_exchange import get
-from aspira.platforms import make_runtime_loader
+from aspira.version_loaders import make_runtime_loader
 from serving_toys import ask, config_entry, listed_models
 
 TEST_DATA = Path(

@@ -3,7 +3,7 @@
 import dataclasses
 import logging
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from aspira.batching.options import BatchingOptions, BatchingParameters, count_cpus
 from aspira.contracts.errors import InvalidArgument
@@ -92,8 +92,20 @@ def _check(parameters: BatchingParameters, *, timeout_micros: int) -> None:
         )
 
 
+class FindParameters(Protocol):
+    """Says how a version is batched. Reads files, so it is asked on a load thread."""
+
+    def find(self, version_directory: Path) -> BatchingParameters | None:
+        """The parameters of a version; None if each of its requests is a run of its own.
+
+        Raises:
+            ServingError: the version's own file cannot be used.
+        """
+        ...
+
+
 class ParametersFinder:
-    """Says how a version is batched. Reads files, so it is asked on a load thread.
+    """What the flags, their file and each version's own file say.
 
     Raises:
         ServingError: the file for all models cannot be used.
@@ -104,11 +116,7 @@ class ParametersFinder:
         self._for_all = self._read_for_all()
 
     def find(self, version_directory: Path) -> BatchingParameters | None:
-        """The parameters of a version; None if each of its requests is a run of its own.
-
-        Raises:
-            ServingError: the version's own file cannot be used.
-        """
+        """See `FindParameters.find`."""
         if self._for_all is None or not self._options.is_per_model:
             return self._for_all
         path = version_directory / PER_MODEL_FILE

@@ -145,6 +145,9 @@ def _runtime_flags() -> tuple[Flag, ...]:
              help="Serve model.tflite of a version directory where there is one."),
         Flag("num_tflite_pools", "litert.num_pools", 0,
              "Interpreters of a TFLite model. 0 means one per CPU."),
+        Flag("num_tflite_interpreters_per_pool", "litert.num_interpreters_per_pool", 1,
+             "More than 1 batches the requests of TFLite models: this many runs make up the "
+             "largest request."),
         Flag("saved_model_tags", "tensorflow.saved_model_tags", "serve",
              "Comma-separated tags of the MetaGraph to load.", _split_list),
         Flag("mixed_precision", "tensorflow.mixed_precision", "",

@@ -46,6 +46,9 @@ class LitertOptions:
     num_pools: int = 0
     """Interpreters of a model; 0 means one per CPU."""
 
+    num_interpreters_per_pool: int = 1
+    """More than one asks for batching: this many runs make up the largest request."""
+
     @property
     def pool_size(self) -> int:
         return max(self.num_pools or len(os.sched_getaffinity(0)), 1)

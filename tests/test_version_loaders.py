@@ -12,13 +12,14 @@ from aspira.contracts.clock import SystemClock
 from aspira.contracts.events import EventBus
 from aspira.contracts.identity import ModelName, ServableId, Version
 from aspira.contracts.tensors import Tensors
-from aspira.platforms import BatchSizesLoader, Platforms, choose_warmup_sizes, make_runtime_loader
+from aspira.platforms import Platforms
 from aspira.runtimes.accelerated import AcceleratedLoader
 from aspira.runtimes.accelerator_options import AcceleratorOptions
 from aspira.runtimes.options import WarmupOptions
 from aspira.runtimes.tensorflow import TensorflowLoader
 from aspira.settings import Settings
 from aspira.testing.toy_servable import ToyServable
+from aspira.version_loaders import BatchSizesLoader, choose_warmup_sizes, make_runtime_loader
 
 
 @pytest.mark.parametrize(
