@@ -13,7 +13,7 @@ from servers import run_server
 from serving import BenchOptions
 
 _DEADLINE_S = 0.5
-_MAX_BATCH_SIZE = 4
+_MAX_BATCH_SIZE = 2
 _PEAK_S = 5.0
 _CROWD = 64
 _MIB = 2**20

@@ -56,6 +56,7 @@ from aspira.wire.monitoring_config import make_monitoring_config
 from aspira.wire.text_format import parse_text_file, read_text_file
 
 _UNLOAD_S = 3.0
+_SWITCH_INTERVAL_S = 0.0005
 # The names that TensorFlow Serving's health service knows.
 _ALWAYS_HEALTHY = frozenset({"", "ModelService", "PredictionService"})
 
@@ -148,6 +149,8 @@ class Server:
         # request for a fifth of a second, time and again.
         gc.collect()
         gc.freeze()
+        # A thread that loads a model in Python keeps the interpreter's lock this long, not longer.
+        sys.setswitchinterval(_SWITCH_INTERVAL_S)
         await self._models.start(configs)
         await self._models.wait_started()
         for reason in self._models.unavailable().values():
