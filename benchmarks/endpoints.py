@@ -18,6 +18,9 @@ class Protocol(Enum):
     REST = "REST"
 
 
+_GRPC_HEADERS = (("content-type", "application/grpc"), ("te", "trailers"))
+
+
 class CheckError(Exception):
     """An endpoint answers something else than it should; the text says what."""
 
@@ -32,8 +35,21 @@ class Endpoint:
     is_right: Callable[[bytes], bool]
     """Judges the body of an answer, without gRPC's prefix."""
 
+    content_type: str = "application/json"
+    """Of a REST request."""
+
+    metadata: tuple[tuple[str, str], ...] = ()
+    """Headers besides the protocol's own."""
+
     answer_bytes: int = 0
     """Size of an answer's body on the wire; 0 until it was seen."""
+
+    @property
+    def headers(self) -> tuple[tuple[str, str], ...]:
+        """All that the load generator is to send."""
+        if self.protocol is Protocol.GRPC:
+            return (*_GRPC_HEADERS, *self.metadata)
+        return (("content-type", self.content_type), *self.metadata)
 
 
 def frame_message(message: bytes) -> bytes:
@@ -64,7 +80,7 @@ def _call_grpc(endpoint: Endpoint, *, port: int) -> bytes:
         # Without serializers, bytes go out and come in as they are.
         call = channel.unary_unary(endpoint.path)
         try:
-            answer: bytes = call(message, timeout=_CALL_TIMEOUT_S)
+            answer: bytes = call(message, timeout=_CALL_TIMEOUT_S, metadata=endpoint.metadata)
         except grpc.RpcError as error:
             raise CheckError(f"{error.code().name}: {error.details()}") from error
     return answer
@@ -72,9 +88,10 @@ def _call_grpc(endpoint: Endpoint, *, port: int) -> bytes:
 
 def _call_rest(endpoint: Endpoint, *, port: int) -> bytes:
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=_CALL_TIMEOUT_S)
-    headers = {"Content-Type": "application/json"}
     try:
-        connection.request("POST", endpoint.path, body=endpoint.body, headers=headers)
+        connection.request(
+            "POST", endpoint.path, body=endpoint.body, headers=dict(endpoint.headers)
+        )
         answer = connection.getresponse()
         content = answer.read()
     except (OSError, http.client.HTTPException) as error:

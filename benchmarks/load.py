@@ -46,7 +46,7 @@ class Outcome:
     p99_ms: float
 
 
-def apply_load(endpoint: Endpoint, *, port: int, load: Load, seconds: float) -> Outcome:
+def apply_load(endpoint: Endpoint, *, port: int, load: Load, seconds: int) -> Outcome:
     """Keep the endpoint busy for `seconds`.
 
     Raises:
@@ -60,7 +60,7 @@ def apply_load(endpoint: Endpoint, *, port: int, load: Load, seconds: float) -> 
 
 
 def _apply_h2load(
-    endpoint: Endpoint, *, port: int, load: Load, seconds: float, directory: Path
+    endpoint: Endpoint, *, port: int, load: Load, seconds: int, directory: Path
 ) -> Outcome:
     log = directory / "requests.tsv"
     report = _run_tool(
@@ -69,11 +69,10 @@ def _apply_h2load(
             "--threads=1",
             f"--clients={load.num_connections}",
             f"--max-concurrent-streams={load.num_streams}",
-            f"--duration={seconds:g}",
+            f"--duration={seconds}",
             f"--data={directory / 'body'}",
             f"--log-file={log}",
-            "--header=content-type: application/grpc",
-            "--header=te: trailers",
+            *_header_flags(endpoint),
             f"http://127.0.0.1:{port}{endpoint.path}",
         ],
         limit_s=seconds + _OVERTIME_S,
@@ -116,16 +115,17 @@ def _read_latencies(log: Path) -> tuple[float, float]:
 
 
 def _apply_wrk(
-    endpoint: Endpoint, *, port: int, load: Load, seconds: float, directory: Path
+    endpoint: Endpoint, *, port: int, load: Load, seconds: int, directory: Path
 ) -> Outcome:
     report = _run_tool(
         [
             "wrk",
             "--threads=1",
             f"--connections={load.num_connections}",
-            f"--duration={seconds:g}s",
+            f"--duration={seconds}s",
             "--timeout=10s",
             f"--script={_PLACE_LUA}",
+            *_header_flags(endpoint),
             f"http://127.0.0.1:{port}{endpoint.path}",
             "--",
             str(directory / "body"),
@@ -157,6 +157,11 @@ def read_wrk_report(report: str) -> Outcome:
         p50_ms=figures["p50_us"] / 1e3,
         p99_ms=figures["p99_us"] / 1e3,
     )
+
+
+def _header_flags(endpoint: Endpoint) -> list[str]:
+    """The same for both tools."""
+    return [f"--header={name}: {value}" for name, value in endpoint.headers]
 
 
 def _run_tool(command: list[str], *, limit_s: float) -> str:

@@ -5,9 +5,11 @@ import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
+from types import MappingProxyType
 
 import numpy as np
 import numpy.typing as npt
@@ -18,6 +20,13 @@ from servers import bind_to_parent
 _WRITER = Path(__file__).with_name("model_writer.py")
 _PREDICT = "/tensorflow.serving.PredictionService/Predict"
 _TOLERANCE = 1e-3
+TITLES = MappingProxyType(
+    {
+        "half_plus_two": "half_plus_two, 3 numbers",
+        "mlp": "MLP 128-512-256-1, batch 1",
+        "mobilenet": "MobileNetV2 224x224, batch 1",
+    }
+)
 
 Array = npt.NDArray[np.float32]
 
@@ -50,18 +59,13 @@ def make_toy_model() -> Model:
     return Model("toy", "toy", input_name="x", output_name="y", input=array, answer=array / 2 + 2)
 
 
-def prepare_models(log: Path) -> list[Model]:
-    """All models; those not in the cache yet are written, which TensorFlow comments in `log`."""
-    titles = {
-        "half_plus_two": "half_plus_two, 3 numbers",
-        "mlp": "MLP 128-512-256-1, batch 1",
-        "mobilenet": "MobileNetV2 224x224, batch 1",
-    }
+def prepare_models(log: Path, *, titles: Mapping[str, str] = TITLES) -> list[Model]:
+    """The models named. Those not in the cache are written, which TensorFlow comments in `log`."""
     return [_prepare(name, title=title, log=log) for name, title in titles.items()]
 
 
 def _prepare(name: str, *, title: str, log: Path) -> Model:
-    directory = _cache_directory() / name
+    directory = models_directory() / name
     if not directory.exists():
         print(f"Writing {name} ...", file=sys.stderr, flush=True)
         directory.parent.mkdir(parents=True, exist_ok=True)
@@ -80,9 +84,15 @@ def _prepare(name: str, *, title: str, log: Path) -> Model:
     )
 
 
-def _cache_directory() -> Path:
+def models_directory() -> Path:
+    """Where each model has a directory of its name."""
+    return cache_directory() / f"tensorflow-{version('tensorflow')}"
+
+
+def cache_directory() -> Path:
+    """What benchmarks keep for the next time."""
     caches = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
-    return Path(caches).expanduser() / "aspira" / "bench" / f"tensorflow-{version('tensorflow')}"
+    return Path(caches).expanduser() / "aspira" / "bench"
 
 
 def grpc_predict(model: Model) -> Endpoint:
@@ -101,7 +111,7 @@ def grpc_predict(model: Model) -> Endpoint:
     def is_right(answer: bytes) -> bool:
         output = predict_pb2.PredictResponse.FromString(answer).outputs[model.output_name]
         values = np.frombuffer(output.tensor_content, np.float32) if output.tensor_content else None
-        return _is_close(output.float_val if values is None else values, model=model)
+        return is_close(output.float_val if values is None else values, model=model)
 
     body = frame_message(request.SerializeToString())
     return Endpoint(Protocol.GRPC, _PREDICT, body=body, is_right=is_right)
@@ -111,7 +121,7 @@ def rest_predict(model: Model) -> Endpoint:
     """Predict over REST in row format."""
 
     def is_right(answer: bytes) -> bool:
-        return _is_close(json.loads(answer).get("predictions", ()), model=model)
+        return is_close(json.loads(answer).get("predictions", ()), model=model)
 
     path = f"/v1/models/{model.name}:predict"
     body = json.dumps({"instances": model.input.tolist()}).encode()
@@ -130,7 +140,8 @@ def echo_of(endpoint: Endpoint) -> Endpoint:
     )
 
 
-def _is_close(values: object, *, model: Model) -> bool:
+def is_close(values: object, *, model: Model) -> bool:
+    """Whether they are the model's answer, in whatever shape."""
     found = np.asarray(values, np.float32).ravel()
     wanted = model.answer.ravel()
     return found.shape == wanted.shape and np.allclose(found, wanted, _TOLERANCE, _TOLERANCE / 10)

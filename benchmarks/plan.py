@@ -36,6 +36,12 @@ class Server:
     title: str
     make_command: CommandMaker
     cases: tuple[Case, ...]
+    has_rest_port: bool = True
+    """Otherwise REST is answered where gRPC is."""
+
+    def choose_port(self, ports: Ports, *, protocol: Protocol) -> int:
+        is_rest = protocol is Protocol.REST and self.has_rest_port
+        return ports.rest if is_rest else ports.grpc
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,10 +54,13 @@ class Ratio:
     target: float | None = None
     """The ratio should be no less."""
 
+    scale: float = 1.0
+    """What one of `under` counts for, such as the rows of a batch."""
+
 
 @dataclass(frozen=True, slots=True)
 class BareWay:
-    """A way to call the bare runtime; `way` is what bare_tensorflow.py calls it."""
+    """A way to call the bare runtime; `way` is what its program calls it."""
 
     way: str
     title: str
@@ -60,12 +69,31 @@ class BareWay:
         return f"{model.name}/bare/{self.way}"
 
 
-BARE_WAYS = (
+BARE_TENSORFLOW_WAYS = (
     BareWay("session_run", "session.run, 1 thread"),
     BareWay("callable", "session callable, 1 thread"),
     BareWay("optimized_callable", "optimized callable, 1 thread"),
     BareWay("optimized_callable_2", "optimized callable, 2 threads"),
 )
+
+
+@dataclass(frozen=True, slots=True)
+class BareProgram:
+    """Runs a model in a loop with nothing around it, in each way that it is told."""
+
+    title: str
+    command: tuple[str, ...]
+    """Gets the length of a measurement, in seconds, as a last argument."""
+
+    model: Model
+    ways: tuple[BareWay, ...]
+
+    def keys(self) -> list[str]:
+        return [way.key(self.model) for way in self.ways]
+
+
+Step = Server | BareProgram
+"""What is started, measured and ended."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,8 +103,12 @@ class Section:
     title: str
     servers: tuple[Server, ...]
     ratios: tuple[Ratio, ...] = ()
-    bare_model: Model | None = None
-    """Also run without a server around it, each of BARE_WAYS."""
+    bare: BareProgram | None = None
+    """The same model without a server around it."""
+
+    @property
+    def steps(self) -> tuple[Step, ...]:
+        return (*self.servers, *((self.bare,) if self.bare else ()))
 
 
 def plan_layers() -> Section:
@@ -91,6 +123,7 @@ def plan_layers() -> Section:
                 "bare pyvoy",
                 _pyvoy_command,
                 (*_echo_grpc_cases("pyvoy", model=toy), _echo_rest_case("pyvoy", model=toy)),
+                has_rest_port=False,
             ),
         ),
         ratios=(
@@ -108,8 +141,18 @@ def plan_model(model: Model) -> Section:
     if is_slow:
         # As JSON its input is five times the size, and parsing it is all that would be measured.
         cases = tuple(case for case in cases if case.endpoint.protocol is Protocol.GRPC)
-    server = Server(f"Aspira with {model.name}", _aspira_command(model), cases)
-    return Section(model.title, servers=(server,), bare_model=model)
+    server = Server(f"Aspira with {model.name}", aspira_command(model), cases)
+    return Section(model.title, servers=(server,), bare=bare_tensorflow(model))
+
+
+def bare_tensorflow(
+    model: Model, *, ways: tuple[BareWay, ...] = BARE_TENSORFLOW_WAYS
+) -> BareProgram:
+    program = _HERE / "yardsticks" / "bare_tensorflow.py"
+    files = (str(model.version_directory), str(model.input_file))
+    return BareProgram(
+        "bare TensorFlow", (sys.executable, str(program), *files), model=model, ways=ways
+    )
 
 
 def _predict_cases(model: Model, *, high: Load) -> tuple[Case, ...]:
@@ -158,7 +201,9 @@ def _pyvoy_command(ports: Ports) -> list[str]:
     return [program, application, "--no-lifespan", "--port", str(ports.grpc)]
 
 
-def _aspira_command(model: Model) -> CommandMaker:
+def aspira_command(model: Model, *flags: str) -> CommandMaker:
+    """Aspira with one model, and flags beyond those that name it and the ports."""
+
     def make_command(ports: Ports) -> list[str]:
         return [
             str(_PROGRAMS / "aspira"),
@@ -168,6 +213,7 @@ def _aspira_command(model: Model) -> CommandMaker:
             f"--rest_api_port={ports.rest}",
             f"--model_name={model.name}",
             f"--model_base_path={model.version_directory.parent}",
+            *flags,
         ]
 
     return make_command

@@ -1,10 +1,9 @@
--- wrk: posts the file named by the first argument as JSON, and reports in one line of JSON.
+-- wrk: posts the file named by the first argument, and reports in one line of JSON.
 
 function init(arguments)
   local file = assert(io.open(arguments[1], "rb"))
   wrk.method = "POST"
   wrk.body = file:read("*a")
-  wrk.headers["Content-Type"] = "application/json"
   file:close()
 end
 

@@ -1,6 +1,7 @@
 """What Linux says of processes: who descends from whom, and who used the CPUs how long."""
 
 import os
+import re
 import resource
 import signal
 from contextlib import suppress
@@ -43,6 +44,11 @@ class CpuMeter:
         return monotonic(), _read_machine_s(), server_s, _read_own_s()
 
 
+def read_memory_bytes(process_id: int) -> int:
+    """Resident memory of a process and its descendants; what they share counts once (PSS)."""
+    return sum(map(_read_resident_bytes, (process_id, *list_descendants(process_id))))
+
+
 def list_descendants(process_id: int) -> list[int]:
     """Children, their children, and so on."""
     found: list[int] = []
@@ -67,6 +73,15 @@ def _read_process_s(process_id: int) -> float:
     # The name, in parentheses, may hold anything; utime and stime are fields 14 and 15.
     fields = text.rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) * _TICK_S
+
+
+def _read_resident_bytes(process_id: int) -> int:
+    try:
+        text = Path(f"/proc/{process_id}/smaps_rollup").read_text()
+    except OSError:
+        return 0
+    match = re.search(r"^Pss:\s+(\d+) kB", text, re.MULTILINE)
+    return int(match[1]) * 1024 if match else 0
 
 
 def _read_machine_s() -> float:

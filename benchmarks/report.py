@@ -4,8 +4,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from statistics import median
 
-from models import Model
-from plan import BARE_WAYS, Ratio, Section
+from plan import BareProgram, Ratio, Section
 from serving import QUIET_CPUS, Record
 
 _MISSING = "-"
@@ -28,6 +27,11 @@ class Spread:
         if self.low == self.high:
             return _MISSING
         return f"{self.low:,.{decimals}f} - {self.high:,.{decimals}f}"
+
+    def times(self, factor: float) -> "Spread":
+        return Spread(
+            self.low * factor, self.middle * factor, self.high * factor, self.is_disturbed
+        )
 
     def divide(self, under: "Spread") -> "Spread":
         """The ratio, from the least to the most that the two leave open."""
@@ -53,10 +57,10 @@ class Figures:
             return None
         return Spread(min(values), middle=median(values), high=max(values), is_disturbed=not quiet)
 
-    def try_ratio(self, over: str, *, under: str) -> Spread | None:
-        """Rate over rate."""
+    def try_ratio(self, over: str, *, under: str, scale: float = 1.0) -> Spread | None:
+        """Rate over rate, one of the latter counting for `scale`."""
         above, below = self.try_spread(over), self.try_spread(under)
-        return above.divide(below) if above and below else None
+        return above.divide(below.times(scale)) if above and below else None
 
     def others_cpus(self) -> list[float]:
         return [record.others_cpus for record in self._records if not record.error]
@@ -90,8 +94,8 @@ def format_report(
         parts.append(_format_cases(section, figures=figures))
         if section.ratios:
             parts.append(_format_ratios(section.ratios, figures=figures))
-        if section.bare_model:
-            parts.append(_format_bare(section.bare_model, figures=figures))
+        if section.bare:
+            parts.append(_format_bare(section.bare, figures=figures))
     parts.append(_format_noise(figures))
     return "\n\n".join(parts)
 
@@ -140,7 +144,7 @@ def _format_ratios(ratios: Iterable[Ratio], *, figures: Figures) -> str:
     header = ("ratio of requests/s", "median ", "low - high", "target", "")
     rows = []
     for ratio in ratios:
-        spread = figures.try_ratio(ratio.over, under=ratio.under)
+        spread = figures.try_ratio(ratio.over, under=ratio.under, scale=ratio.scale)
         rows.append((ratio.title, *_show(spread, decimals=2), *_judge(ratio, spread=spread)))
     return format_table(header, rows=rows)
 
@@ -154,13 +158,15 @@ def _judge(ratio: Ratio, *, spread: Spread | None) -> tuple[str, str]:
     return f">= {ratio.target:g}", f"{verdict}, but disturbed" if spread.is_disturbed else verdict
 
 
-def _format_bare(model: Model, *, figures: Figures) -> str:
-    header = ("bare TensorFlow", "calls/s ", "low - high", "served gRPC / bare ", "REST / bare ")
+def _format_bare(bare: BareProgram, *, figures: Figures) -> str:
+    header = (bare.title, "calls/s ", "low - high", "served gRPC / bare ", "REST / bare ")
     rows = []
     errors = []
-    for way in BARE_WAYS:
-        key = way.key(model)
-        ratios = [figures.try_ratio(f"{model.name}/{over}", under=key) for over in ("grpc", "rest")]
+    for way in bare.ways:
+        key = way.key(bare.model)
+        ratios = [
+            figures.try_ratio(f"{bare.model.name}/{over}", under=key) for over in ("grpc", "rest")
+        ]
         shown = [_show(ratio, decimals=2)[0] for ratio in ratios]
         rows.append((way.title, *_show(figures.try_spread(key)), *shown))
         errors += [f"  ERROR {way.title}: {error}" for error in figures.errors(key)]

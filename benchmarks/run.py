@@ -14,16 +14,27 @@ from pathlib import Path
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 os.environ.setdefault("GRPC_VERBOSITY", "ERROR")
 
+from batching_plan import BATCHING_TITLES, plan_batching
+from isolation import measure_isolation
 from machine import read_facts
 from models import prepare_models
+from overload import measure_overload
+from peers_plan import SUBJECTS, Aspira, parse_aspira
+from peers_report import format_page
+from peers_run import PeersOptions, run_peers, write_pages
 from plan import Section, plan_layers, plan_model
 from report import Figures, format_report
 from serving import Bench, BenchOptions
 
 _HERE = Path(__file__).parent
 _EXIT_INTERRUPTED = 130
+_DEFAULT_ASPIRA = (Aspira("Aspira"),)
 _DESCRIPTION = """\
 serving: requests per second and latency of Aspira, beside bare servers and the bare runtime.
+batching: what batching and accelerators gain, beside the bare runtime with the same batches.
+overload: what is answered in time at twice the rate that can be.
+isolation: how long answers take while other models load and warm up.
+peers: the same of Aspira and of other model servers, each in an environment of its own.
 Servers listen on 127.0.0.1 and end with the benchmark. The report goes to the standard output,
 progress to the standard error, raw figures and the servers' logs to the output directory.
 Exit status: 0, or 1 if a measurement failed; a missed target is no failure.
@@ -31,7 +42,8 @@ Exit status: 0, or 1 if a measurement failed; a missed target is no failure.
 
 
 def main() -> int:
-    options = _parse_arguments(sys.argv[1:])
+    parsed = _parse_arguments(sys.argv[1:])
+    options = _make_options(parsed)
     options.output.mkdir(parents=True, exist_ok=True)
     # As for Ctrl-C: unwind, so that every server is ended.
     for number in (signal.SIGTERM, signal.SIGHUP):
@@ -41,26 +53,97 @@ def main() -> int:
     with _divert_standard_error(log):
         # TensorFlow's own messages, which its log level does not silence.
         import tensorflow  # noqa: F401
+    exit_status: int = parsed.measure(Bench(options), parsed=parsed, log=log)
+    return exit_status
+
+
+def _measure_serving(bench: Bench, *, parsed: argparse.Namespace, log: Path) -> int:  # noqa: ARG001
     sections = [plan_layers(), *map(plan_model, prepare_models(log))]
-    bench = Bench(options)
     try:
-        bench.run(sections)
+        bench.run([step for section in sections for step in section.steps])
     except KeyboardInterrupt:
         print("Interrupted; this is what was measured so far.\n", file=sys.stderr)
-        _finish(bench, sections=sections, options=options)
+        _finish(bench, sections=sections)
         return _EXIT_INTERRUPTED
-    return _finish(bench, sections=sections, options=options)
+    return _finish(bench, sections=sections)
 
 
-def _parse_arguments(arguments: Sequence[str]) -> BenchOptions:
+def _measure_batching(bench: Bench, *, parsed: argparse.Namespace, log: Path) -> int:  # noqa: ARG001
+    sections = plan_batching(prepare_models(log, titles=BATCHING_TITLES))
+    bench.run([step for section in sections for step in section.steps])
+    return _finish(bench, sections=sections)
+
+
+def _measure_overload(bench: Bench, *, parsed: argparse.Namespace, log: Path) -> int:  # noqa: ARG001
+    (model,) = prepare_models(log, titles={"fixed_cost": ""})
+    print(measure_overload(model, options=bench.options))
+    return 0
+
+
+def _measure_isolation(bench: Bench, *, parsed: argparse.Namespace, log: Path) -> int:  # noqa: ARG001
+    mlp, mobilenet = prepare_models(log, titles={"mlp": "", "mobilenet": ""})
+    print(measure_isolation(mlp, loaded=mobilenet, options=bench.options))
+    return 0
+
+
+def _measure_peers(bench: Bench, *, parsed: argparse.Namespace, log: Path) -> int:
+    pages = _HERE.parent / "docs" / "benchmarks" if parsed.publish else bench.options.output
+    options = PeersOptions(
+        tuple(parsed.peers), aspiras=tuple(parsed.aspira or _DEFAULT_ASPIRA), pages=pages
+    )
+    run = run_peers(prepare_models(log), options=options, bench=bench)
+    write_pages(run, bench=bench, pages=pages)
+    print(format_page(run), flush=True)
+    return int(run.figures.has_errors or bool(run.absent))
+
+
+def _parse_arguments(arguments: Sequence[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         prog="scripts/bench",
         description=_DESCRIPTION,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("benchmark", choices=["serving"], help="what to measure")
-    parser.add_argument("--rounds", type=int, metavar="N", help="repetitions (3)")
-    parser.add_argument("--seconds", type=float, metavar="S", help="length of a measurement (4)")
+    benchmarks = parser.add_subparsers(dest="benchmark", required=True, metavar="BENCHMARK")
+    serving = benchmarks.add_parser("serving", help="Aspira and what it is made of")
+    serving.set_defaults(measure=_measure_serving, usual=(3, 4), num_tries=2)
+    _add_common_arguments(serving)
+    for name, about, measure, usual in (
+        ("batching", "what batching and accelerators gain", _measure_batching, (3, 4)),
+        ("overload", "twice the load that can be answered", _measure_overload, (1, 60)),
+        ("isolation", "answers while other models load", _measure_isolation, (3, 20)),
+    ):
+        one = benchmarks.add_parser(name, help=about)
+        one.set_defaults(measure=measure, usual=usual, num_tries=1)
+        _add_common_arguments(one)
+    peers = benchmarks.add_parser("peers", help="Aspira and other model servers")
+    # Shorter, since there are many of them.
+    peers.set_defaults(measure=_measure_peers, usual=(2, 2), num_tries=1)
+    _add_common_arguments(peers)
+    _add_peers_arguments(peers)
+    return parser.parse_args(arguments)
+
+
+def _make_options(parsed: argparse.Namespace) -> BenchOptions:
+    num_rounds, seconds = (1, 2) if parsed.quick else parsed.usual
+    return BenchOptions(
+        num_rounds if parsed.rounds is None else parsed.rounds,
+        seconds=seconds if parsed.seconds is None else parsed.seconds,
+        num_tries=1 if parsed.quick else parsed.num_tries,
+        output=parsed.output,
+    )
+
+
+def _add_common_arguments(parser: argparse.ArgumentParser) -> None:
+    num_rounds, seconds = parser.get_default("usual")
+    parser.add_argument(
+        "--rounds", type=_parse_count, metavar="N", help=f"repetitions ({num_rounds})"
+    )
+    parser.add_argument(
+        "--seconds",
+        type=_parse_count,
+        metavar="S",
+        help=f"length of a measurement ({seconds})",
+    )
     parser.add_argument("--quick", action="store_true", help="1 round of 2 s, for a first look")
     parser.add_argument(
         "--output",
@@ -69,14 +152,43 @@ def _parse_arguments(arguments: Sequence[str]) -> BenchOptions:
         default=_HERE.parent / "bench-results",
         help="where raw figures and logs go (bench-results)",
     )
-    parsed = parser.parse_args(arguments)
-    default_rounds, default_seconds = (1, 2.0) if parsed.quick else (3, 4.0)
-    num_rounds = default_rounds if parsed.rounds is None else parsed.rounds
-    seconds = default_seconds if parsed.seconds is None else parsed.seconds
-    if num_rounds < 1 or seconds < 1:
-        parser.error("--rounds and --seconds must be at least 1")
-    num_tries = 1 if parsed.quick else 2
-    return BenchOptions(num_rounds, seconds=seconds, num_tries=num_tries, output=parsed.output)
+
+
+def _add_peers_arguments(parser: argparse.ArgumentParser) -> None:
+    names = [subject.name for subject in SUBJECTS]
+    parser.add_argument(
+        "--peers",
+        type=_parse_peers,
+        default=names,
+        metavar="A,B",
+        help=f"some of {', '.join(names)} (all)",
+    )
+    parser.add_argument(
+        "--aspira",
+        type=parse_aspira,
+        action="append",
+        metavar="'NAME: FLAGS'",
+        help="Aspira with these flags; may be repeated (default flags)",
+    )
+    parser.add_argument("--publish", action="store_true", help="write the page to docs/benchmarks")
+
+
+def _parse_peers(text: str) -> list[str]:
+    names = text.split(",")
+    known = [subject.name for subject in SUBJECTS]
+    if unknown := [name for name in names if name not in known]:
+        raise argparse.ArgumentTypeError(
+            f"{', '.join(unknown)}: unknown; there are {', '.join(known)}"
+        )
+    return names
+
+
+def _parse_count(text: str) -> int:
+    """h2load and wrk know whole seconds only."""
+    value = int(text)
+    if value < 1:
+        raise argparse.ArgumentTypeError("must be at least 1")
+    return value
 
 
 def _let_children_import_benchmarks() -> None:
@@ -97,7 +209,8 @@ def _divert_standard_error(log: Path) -> Iterator[None]:
         os.close(terminal)
 
 
-def _finish(bench: Bench, *, sections: Sequence[Section], options: BenchOptions) -> int:
+def _finish(bench: Bench, *, sections: Sequence[Section]) -> int:
+    options = bench.options
     facts = read_facts()
     raw = {
         "machine": facts,
@@ -109,7 +222,7 @@ def _finish(bench: Bench, *, sections: Sequence[Section], options: BenchOptions)
     figures = Figures(bench.records)
     rounds = f"{options.num_rounds} rounds" if options.num_rounds > 1 else "1 round"
     how = (
-        f"Serving benchmark: medians of {rounds} of {options.seconds:g} s, "
+        f"Serving benchmark: medians of {rounds} of {options.seconds} s, "
         "one server at a time, load generator on the same machine"
     )
     print(format_report(sections, figures=figures, facts=facts, how=how), flush=True)

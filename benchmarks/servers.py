@@ -28,13 +28,16 @@ class Ports:
     grpc: int
     rest: int
 
+    def __iter__(self) -> Iterator[int]:
+        return iter((self.grpc, self.rest))
+
 
 CommandMaker = Callable[[Ports], list[str]]
 
 
 @dataclass(frozen=True, slots=True)
 class RunningServer:
-    """A server whose ports are open."""
+    """A server with a port open: it may take a while yet until it answers."""
 
     process_id: int
     ports: Ports
@@ -45,14 +48,14 @@ def run_server(make_command: CommandMaker, *, log: Path) -> Iterator[RunningServ
     """A server that is up within the block. Its output is appended to `log`.
 
     Raises:
-        StartError: it ended, or opened no port in time.
+        StartError: it ended, or opened neither port in time.
     """
     ports = _find_free_ports()
     with (
         log.open("ab") as output,
         run_program(make_command(ports), stdout=output, stderr=output) as process,
     ):
-        _wait_open(process, port=ports.grpc, log=log)
+        _wait_open(process, ports=ports, log=log)
         yield RunningServer(process.pid, ports)
 
 
@@ -104,13 +107,25 @@ def _find_free_ports() -> Ports:
         return Ports(grpc=first.getsockname()[1], rest=second.getsockname()[1])
 
 
-def _wait_open(process: subprocess.Popen[bytes], *, port: int, log: Path) -> None:
+def _wait_open(process: subprocess.Popen[bytes], *, ports: Ports, log: Path) -> None:
     give_up = time.monotonic() + _START_LIMIT_S
     while time.monotonic() < give_up:
         if process.poll() is not None:
-            raise StartError(f"it ended with status {process.returncode}; see {log.name}")
-        with closing(socket.socket()) as probe:
-            if probe.connect_ex(("127.0.0.1", port)) == 0:
-                return
+            raise StartError(
+                f"it ended with status {process.returncode}: {_read_last_line(log)}; see {log.name}"
+            )
+        if any(map(_is_open, ports)):
+            return
         time.sleep(_POLL_S)
     raise StartError(f"it opened no port in {_START_LIMIT_S} s; see {log.name}")
+
+
+def _is_open(port: int) -> bool:
+    with closing(socket.socket()) as probe:
+        return probe.connect_ex(("127.0.0.1", port)) == 0
+
+
+def _read_last_line(log: Path) -> str:
+    """What a program said last, most often its error."""
+    lines = [line.strip() for line in log.read_text(errors="replace").splitlines()]
+    return next((line for line in reversed(lines) if line), "it said nothing")

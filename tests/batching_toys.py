@@ -15,7 +15,7 @@ from aspira.contracts.identity import ModelName, ServableId, Version
 from aspira.contracts.servable import Loader, Servable
 from aspira.contracts.tensors import Tensors
 
-M_1 = ServableId(ModelName("m"), Version(1))
+M_1 = ServableId(ModelName("batched"), Version(1))
 NO_BATCHING = BatchingOptions()
 
 

@@ -8,6 +8,7 @@ import numpy as np
 
 from aspira.batching.loader import BatchingLoader
 from aspira.batching.servable import BatchedServable
+from aspira.contracts.clock import SystemClock
 from aspira.contracts.errors import ServingError
 from aspira.contracts.events import EventBus
 from aspira.contracts.identity import ModelName, ServableId, Version
@@ -18,6 +19,7 @@ from aspira.lifecycle.options import LifecycleOptions
 from aspira.lifecycle.source import Aspired
 from aspira.routing.table import RoutingTable
 from aspira.service.inference import InferenceService, Router
+from aspira.service.options import ServiceOptions
 from aspira.settings import Settings
 from batching_toys import make_batching_loader, make_context
 
@@ -117,7 +119,8 @@ def play(
             InferenceService(
                 manager,
                 router=Router(RoutingTable()),
-                is_method_name_checked=is_method_name_checked,
+                clock=SystemClock(),
+                options=ServiceOptions(is_method_name_checked=is_method_name_checked),
             )
         )
         # Waits for every lease.

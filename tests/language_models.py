@@ -134,13 +134,19 @@ def run(runner: Runner, *chunks: Chunk, rows: Sequence[int] | None = None) -> Lo
     return runner.run(step_batch(chunks, block_size=runner.block_size, rows=rows))
 
 
-def greedy(runner: Runner, *, prompt: Sequence[int], blocks: Sequence[int], num: int) -> list[int]:
-    """The most likely `num` tokens after a prompt, one step each."""
-    chosen: list[int] = []
-    tokens, past = list(prompt), 0
+def greedy(runner: Runner, *, prompts: Sequence[Sequence[int]], num: int) -> list[list[int]]:
+    """The most likely `num` tokens after each prompt, all together, in four blocks each."""
+    chunks = [
+        Chunk(prompt, past=0, blocks=range(4 * index, 4 * index + 4))
+        for index, prompt in enumerate(prompts)
+    ]
+    chosen: list[list[int]] = [[] for _ in prompts]
     for _ in range(num):
-        logits = run(runner, Chunk(tokens, past=past, blocks=blocks))
-        past += len(tokens)
-        tokens = [int(logits[0].argmax())]
-        chosen += tokens
+        best = run(runner, *chunks).argmax(axis=1).tolist()
+        for tokens, token in zip(chosen, best, strict=True):
+            tokens.append(token)
+        chunks = [
+            Chunk([token], past=chunk.past + len(chunk.tokens), blocks=chunk.blocks)
+            for chunk, token in zip(chunks, best, strict=True)
+        ]
     return chosen

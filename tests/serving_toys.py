@@ -15,9 +15,9 @@ from aspira.contracts.tensors import Tensors
 from aspira.lifecycle.manager import Manager
 from aspira.lifecycle.options import LifecycleOptions
 from aspira.lifecycle.version_state import VersionState
-from aspira.platforms import RuntimeLoaders
 from aspira.settings import ModelOptions, Settings
 from aspira.testing.toy_servable import ToyServable
+from aspira.version_loaders import RuntimeLoaders
 
 _LOAD_ERROR = "load_error.txt"
 _RUN_ERROR = "run_error.txt"

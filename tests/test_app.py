@@ -16,6 +16,8 @@ from aspira.lifecycle.version_choice import All, Latest, Specific
 from aspira.settings import ModelOptions, ProcessOptions, Settings
 from aspira.testing.toy_servable import ToyServable
 from serving_toys import (
+    DirectoryLoader,
+    ask,
     config_entry,
     config_list,
     listed_models,
@@ -94,7 +96,7 @@ def test_good_models_are_served_whatever_becomes_of_others(
     answers = asyncio.run(run())
     assert answers["good"].json == {"predictions": [2.0]}
     for name in names[1:]:
-        assert answers[name].status == 404
+        assert answers[name].status == 503
         assert answers[name].error == f"Servable not found for request: Latest({name})"
     messages = [r.getMessage() for r in caplog.records if r.name == "aspira.app"]
     assert len(messages) == 3
@@ -143,6 +145,22 @@ def test_a_version_that_appears_later_is_served(tmp_path: Path) -> None:
     assert asyncio.run(run()).json == {"predictions": [2.0]}
 
 
+def test_the_log_tells_what_scripts_wait_for(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_version(tmp_path / "m", version=1)
+    assert with_server(single_model(tmp_path / "m"), lambda server: True)
+    texts = [line.partition("] ")[2] for line in capsys.readouterr().err.splitlines()]
+    assert texts[:5] == [
+        "Adding/updating models.",
+        " (Re-)adding model: m",
+        "New servable version {name: m version: 1}",
+        "Loading servable version {name: m version: 1}",
+        "Successfully loaded servable version {name: m version: 1}",
+    ]
+    assert texts[5] == "Finished adding/updating models"
+
+
 def test_a_wrong_configuration_is_refused_at_start(tmp_path: Path) -> None:
     server_settings = single_model(Path("relative/path"))
 
@@ -154,6 +172,29 @@ def test_a_wrong_configuration_is_refused_at_start(tmp_path: Path) -> None:
     assert caught.value.message == (
         "Expected model m to have an absolute path or URI; got base_path()=relative/path"
     )
+
+
+def test_a_platform_file_decides_how_models_are_opened(tmp_path: Path) -> None:
+    adapter = "type.googleapis.com/tensorflow.serving.SavedModelBundleSourceAdapterConfig"
+    config = f"[{adapter}] {{ legacy_config {{ saved_model_tags: 'mine' }} }}"
+    file = tmp_path / "platform.txt"
+    file.write_text(
+        f"platform_configs {{ key: 'tensorflow' value {{ source_adapter_config {{ {config} }} }} }}"
+    )
+    base_path = tmp_path / "m"
+    write_version(base_path, version=1)
+    seen: list[Settings] = []
+
+    def make_loader(path: Path, *, settings: Settings, events: EventBus) -> DirectoryLoader:
+        seen.append(settings)
+        return make_toy_loader(path, settings=settings, events=events)
+
+    settings = replace(
+        single_model(base_path), process=ProcessOptions(platform_config_file=str(file))
+    )
+    (answer,) = ask(settings, predict("m"), make_runtime_loader=make_loader)
+    assert answer.json == {"predictions": [2.0]}
+    assert [each.tensorflow.saved_model_tags for each in seen] == [("mine",)]
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from aspira.contracts.errors import InvalidArgument, Unimplemented
 from aspira.frontends.admin.options import AdminOptions
 from aspira.frontends.listeners.options import ListenerOptions
 from aspira.lifecycle.options import LifecycleOptions
-from aspira.runtimes.options import TensorflowOptions
+from aspira.runtimes.options import TensorflowOptions, WarmupOptions
 from aspira.settings import (
     ModelOptions,
     Settings,
@@ -145,6 +145,13 @@ def test_settings_that_agree_pass(settings: Settings) -> None:
             "--num_unload_threads is -2; it cannot be less than 0",
         ),
         (
+            replace(SERVABLE, lifecycle=LifecycleOptions(ready_marker="a/b")),
+            (
+                "--version_ready_marker is a/b; it is the name of a file in each version "
+                "directory, without a path"
+            ),
+        ),
+        (
             replace(SERVABLE, batching=BatchingOptions(num_threads=-3)),
             "--num_run_threads is -3; it cannot be less than 0",
         ),
@@ -166,6 +173,13 @@ def test_settings_that_agree_pass(settings: Settings) -> None:
         (
             replace(SERVABLE, batching=BatchingOptions(mode="auto", latency_target_s=-0.1)),
             "--latency_target_ms cannot be less than 0",
+        ),
+        (
+            replace(SERVABLE, warmup=WarmupOptions(is_for_all_batch_sizes=True)),
+            (
+                "--enable_all_batch_sizes_warmup needs --enable_batching, which says what sizes "
+                "there are; without it --warmup_batch_sizes names them"
+            ),
         ),
     ],
 )

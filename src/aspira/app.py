@@ -32,15 +32,21 @@ from aspira.frontends.listeners.tls import make_ssl_context, read_tls
 from aspira.frontends.openai.asgi import OpenaiApplication
 from aspira.frontends.openai.endpoints import Endpoints
 from aspira.frontends.rest.asgi import RestApplication
-from aspira.frontends.rest.handler import MetricsPage, RestHandler
-from aspira.lifecycle.filesystem_source import FilesystemSource, MonitoredModel
+from aspira.frontends.rest.handler import MetricsPage, RestHandler, RestSurface
+from aspira.lifecycle.filesystem_source import FilesystemSource
+from aspira.lifecycle.listing import MonitoredModel
 from aspira.lifecycle.manager import Manager
+from aspira.llm.cache_budget import CacheBudget
+from aspira.llm.choice import LanguageModels
+from aspira.llm.loader import LanguageModelContext
 from aspira.llm.model_source import FindLanguageModel, find_language_model
 from aspira.llm.servable import LanguageModel
 from aspira.observability.logging import EventLogger
 from aspira.observability.subscribers import ServingMetrics
-from aspira.platforms import Platforms, RuntimeLoaders, make_runtime_loader
+from aspira.platform_config import apply_platform_config
+from aspira.platforms import Platforms
 from aspira.routing.table import RoutingTable
+from aspira.runtimes.custom_ops import load_op_libraries
 from aspira.service.config_watch import ConfigWatch
 from aspira.service.drain import RequestGate
 from aspira.service.generation import GenerationService
@@ -55,12 +61,16 @@ from aspira.service.models import ModelsService
 from aspira.service.profiling import ProfilingService
 from aspira.service.recording import RecordingService
 from aspira.settings import DEFAULT_METRICS_PATH, ModelOptions, ProcessOptions, Settings
+from aspira.version_loaders import RuntimeLoaders, make_runtime_loader
 from aspira.wire.monitoring_config import make_monitoring_config
 from aspira.wire.text_format import parse_text_file, read_text_file
 
 _UNLOAD_S = 3.0
 _LAST_ERRORS_S = 1.0
 """Of the grace period, for streams that it cuts short to tell their clients so."""
+_SWITCH_INTERVAL_S = 0.0005
+# The names that TensorFlow Serving's health service knows.
+_ALWAYS_HEALTHY = frozenset({"", "ModelService", "PredictionService"})
 
 _logger = logging.getLogger(__name__)
 
@@ -81,62 +91,54 @@ class Server:
         find_language_model: FindLanguageModel = find_language_model,
         admin: AdminListener | None = None,
     ) -> None:
+        settings = apply_platform_config(settings)
         self._settings = settings
         self._admin = admin
         self._is_started = False
         clock, events = SystemClock(), EventBus()
-        self._metrics = ServingMetrics()
+        self._metrics = ServingMetrics(clock=clock)
         events.subscribe_lifecycle(EventLogger(sys.stderr).on_event)
         self._metrics.attach(events)
         completions = Completions[Tensors](asyncio.get_running_loop())
         batching = BatchingContext(clock, completions, events)
+        budget = CacheBudget(settings.language_models.cache_budget_mib)
         platforms = Platforms(
             settings,
             events=events,
             batching=batching,
             make_runtime_loader=make_runtime_loader,
-            find_language_model=find_language_model,
+            language_models=LanguageModels(
+                find_language_model, context=LanguageModelContext(clock, events, budget)
+            ),
         )
         self._manager = Manager[Served](
             platforms.make_loader, options=settings.lifecycle, events=events
         )
         self._source = FilesystemSource(
-            self._manager.aspire,
-            events=events,
-            poll_interval_s=settings.lifecycle.poll_interval_s,
+            self._manager.aspire, events=events, options=settings.lifecycle
         )
-        router = Router(RoutingTable())
         self.gate = RequestGate()
         inference = InferenceService(
-            self._manager,
-            router=router,
-            is_method_name_checked=settings.service.is_method_name_checked,
+            self._manager, router=Router(RoutingTable()), clock=clock, options=settings.service
         )
         self._models = ModelsService(
             self._manager,
             source=self._source,
-            router=router,
             inference=inference,
             allow_labels_for_unavailable=settings.models.allow_labels_for_unavailable,
+            options=settings.service,
+            events=events,
         )
         self._config_watch = _make_config_watch(settings.models, models=self._models)
         self._recording = RecordingService(inference, models=self._models, events=events)
         self._profiling = ProfilingService()
         self.clock = clock
         self.methods = self._collect_methods(inference, events=events)
-        rest = RestHandler(
-            inference,
-            models=self._models,
-            gate=self.gate,
-            events=events,
-            clock=clock,
-            metrics=_metrics_page(settings.process, render=self._render_metrics),
-        )
         self._generation = GenerationService(
             inference.lease, stream_drain_s=settings.language_models.stream_drain_s
         )
         events.subscribe_lifecycle(self._generation.on_lifecycle)
-        self.rest_application = self._make_rest_application(rest, events=events)
+        self.rest_application = self._make_rest_application(inference, events=events)
         self.application = Dispatcher(
             grpc=GrpcApplication(self.methods, gate=self.gate, clock=clock),
             rest=self.rest_application if settings.listener.rest_port else answer_rest_is_off,
@@ -149,12 +151,15 @@ class Server:
             ServingError: the configuration is wrong.
         """
         configs = read_model_configs(self._settings.models)
+        load_op_libraries(self._settings.tensorflow.custom_op_libraries)
         # Frameworks leave millions of objects that never die; walking them would stop every
         # request for a fifth of a second, time and again.
         gc.collect()
         gc.freeze()
+        # A thread that loads a model in Python keeps the interpreter's lock this long, not longer.
+        sys.setswitchinterval(_SWITCH_INTERVAL_S)
         await self._models.start(configs)
-        await self._models.wait_settled(configs)
+        await self._models.wait_started()
         for reason in self._models.unavailable().values():
             _logger.error("Serving without a model: %s", reason)
         if self._settings.models.config_file:
@@ -206,6 +211,8 @@ class Server:
 
     def check_health(self, service: str) -> bool | None:
         """See `CheckHealth`."""
+        if not self._settings.grpc.is_health_reflected:
+            return True if service in _ALWAYS_HEALTHY else None
         unavailable = self._models.unavailable()
         if service in self._models.configs:
             return self.gate.is_open and ModelName(service) not in unavailable
@@ -222,12 +229,27 @@ class Server:
         engines = [(name, one.statistics) for name, one in ready if isinstance(one, LanguageModel)]
         return self._metrics.render(queues, engines=engines)
 
-    def _make_rest_application(self, rest: RestHandler, *, events: EventBus) -> Application:
-        """OpenAI's paths, and TensorFlow Serving's for all else."""
+    def _make_rest_application(
+        self, inference: InferenceService, *, events: EventBus
+    ) -> Application:
+        """OpenAI's paths, unless only TensorFlow Serving's are wanted."""
         options = self._settings.rest
+        rest = RestHandler(
+            inference,
+            models=self._models,
+            gate=self.gate,
+            events=events,
+            clock=self.clock,
+            surface=RestSurface(
+                options, _metrics_page(self._settings.process, render=self._render_metrics)
+            ),
+        )
+        otherwise = RestApplication(rest, gate=self.gate, clock=self.clock, options=options)
+        if not options.is_extended:
+            return otherwise
         return OpenaiApplication(
             Endpoints(self._generation, keep_alive_s=self._settings.language_models.keep_alive_s),
-            otherwise=RestApplication(rest, gate=self.gate, clock=self.clock, options=options),
+            otherwise=otherwise,
             gate=self.gate,
             events=events,
             clock=self.clock,
@@ -299,6 +321,7 @@ def _make_config_watch(options: ModelOptions, *, models: ModelsService) -> Confi
         Path(options.config_file),
         reload=models.reload,
         poll_interval_s=options.config_poll_interval_s,
+        is_unchanged_applied=options.is_unchanged_config_applied,
     )
 
 

@@ -14,6 +14,7 @@ from aspira.frontends.listeners.options import ListenerOptions
 from aspira.frontends.rest.options import RestOptions
 from aspira.lifecycle.options import LifecycleOptions
 from aspira.llm.serving_options import LanguageModelOptions
+from aspira.runtimes.accelerator_options import AcceleratorOptions, check_accelerator
 from aspira.runtimes.options import LitertOptions, TensorflowOptions, WarmupOptions
 from aspira.service.options import ServiceOptions
 
@@ -47,6 +48,9 @@ class ModelOptions:
     allow_labels_for_unavailable: bool = False
     """A label not in use yet may name a version that is not available."""
 
+    is_unchanged_config_applied: bool = False
+    """Apply the file at each look, which undoes what a reload by RPC has set."""
+
 
 @dataclass(frozen=True, slots=True)
 class ProcessOptions:
@@ -58,8 +62,17 @@ class ProcessOptions:
     shutdown_grace_s: float = 25.0
     """How long requests in flight may go on after the first signal."""
 
+    is_drained: bool = True
+    """Finish requests in flight at the first signal."""
+
+    compat: str = "better"
+    """better, or strict: then all the settings of `aspira.compat` were set."""
+
     monitoring_config_file: str = ""
     """A text MonitoringConfig; says whether and where metrics are served."""
+
+    platform_config_file: str = ""
+    """A text PlatformConfigMap, in place of flags about sessions, batching, TFLite and warm-up."""
 
     is_metrics_default: bool = True
     """Serve metrics at the default path when there is no monitoring file."""
@@ -72,6 +85,7 @@ class Settings:
     models: ModelOptions = field(default_factory=ModelOptions)
     lifecycle: LifecycleOptions = field(default_factory=LifecycleOptions)
     tensorflow: TensorflowOptions = field(default_factory=TensorflowOptions)
+    accelerator: AcceleratorOptions = field(default_factory=AcceleratorOptions)
     litert: LitertOptions = field(default_factory=LitertOptions)
     warmup: WarmupOptions = field(default_factory=WarmupOptions)
     batching: BatchingOptions = field(default_factory=BatchingOptions)
@@ -90,6 +104,7 @@ def check_settings(settings: Settings) -> None:
     Raises:
         InvalidArgument: the texts are TensorFlow Serving's where it has one.
         Unimplemented: what cannot be left out and is not there.
+        FailedPrecondition: what was asked for needs a package that is not installed.
     """
     listener, models, tensorflow = settings.listener, settings.models, settings.tensorflow
     if not listener.grpc_port and not listener.grpc_socket_path:
@@ -124,9 +139,20 @@ def check_settings(settings: Settings) -> None:
             "(server_options.tensorflow_intra_op_parallelism, "
             "server_options.tensorflow_inter_op_parallelism) separately. You cannot configure all."
         )
+    if "/" in settings.lifecycle.ready_marker:
+        raise InvalidArgument(
+            f"--version_ready_marker is {settings.lifecycle.ready_marker}; it is the name of a "
+            "file in each version directory, without a path"
+        )
     _check_counts(settings)
     _check_batching(settings.batching)
+    if settings.warmup.is_for_all_batch_sizes and not settings.batching.is_on:
+        raise InvalidArgument(
+            "--enable_all_batch_sizes_warmup needs --enable_batching, which says what sizes there"
+            " are; without it --warmup_batch_sizes names them"
+        )
     _check_credentials(listener)
+    check_accelerator(settings.accelerator)
 
 
 def _check_credentials(listener: ListenerOptions) -> None:

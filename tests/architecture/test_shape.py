@@ -31,8 +31,8 @@ MAX_INTERNAL_IMPORTS = 12
 VAGUE_NAMES = frozenset({"utils", "helpers", "common", "misc", "base", "core"})
 MUTABLE_DISPLAYS = (ast.List, ast.Dict, ast.Set, ast.ListComp, ast.DictComp, ast.SetComp)
 MUTABLE_TYPES = frozenset({"list", "dict", "set", "defaultdict", "deque", "OrderedDict"})
-# How ASGI servers call an application, gRPC a handler, asyncio what serves a connection, and
-# Jinja its sandbox.
+# How ASGI servers call an application, gRPC a handler, asyncio what serves a connection, and Jinja
+# its sandbox.
 FOREIGN_PARAMETERS = (
     ["scope", "receive", "send"],
     ["payload", "context"],

@@ -220,7 +220,7 @@ def test_closing_runs_what_is_queued_and_ends_the_threads() -> None:
         recorder.gate.set()
         await closing
         assert recorder.names == ["hold", "a", "b"]
-        assert threads_of("m-1") == []
+        assert threads_of("batched-1") == []
         assert len(await asyncio.gather(*futures)) == 3
 
     play(scenario, run=recorder.run)
@@ -234,10 +234,10 @@ def test_closing_waits_for_what_runs() -> None:
         await recorder.wait_held()
         future.cancel()
         closing = asyncio.ensure_future(desk.close())
-        assert threads_of("m-1") != []
+        assert threads_of("batched-1") != []
         recorder.gate.set()
         await closing
-        assert threads_of("m-1") == []
+        assert threads_of("batched-1") == []
 
     play(scenario, run=recorder.run)
 
@@ -246,7 +246,7 @@ def test_closing_twice_or_unused_is_harmless() -> None:
     async def scenario(desk: Desk) -> None:
         await desk.close()
         await desk.close()
-        assert threads_of("m-1") == []
+        assert threads_of("batched-1") == []
 
     play(scenario, run=answer)
 
@@ -260,11 +260,11 @@ def test_threads_start_as_work_comes_in_and_are_bounded() -> None:
         return answer(kind, inputs)
 
     async def scenario(desk: Desk) -> None:
-        assert threads_of("m-1") == []
+        assert threads_of("batched-1") == []
         await asyncio.gather(*(desk.submit("meet") for _ in range(12)))
-        assert len(threads_of("m-1")) == 4
+        assert len(threads_of("batched-1")) == 4
         await asyncio.gather(*(desk.submit("pass") for _ in range(100)))
-        assert len(threads_of("m-1")) == 4
+        assert len(threads_of("batched-1")) == 4
 
     play(scenario, run=meet, num_threads=4)
 
@@ -305,7 +305,7 @@ def test_whatever_a_runtime_raises_the_request_ends() -> None:
 def test_one_request_at_a_time_needs_few_threads() -> None:
     async def scenario(desk: Desk) -> None:
         await desk.submit("first")
-        assert len(threads_of("m-1")) == 1
+        assert len(threads_of("batched-1")) == 1
 
     play(scenario, run=answer, num_threads=8)
 

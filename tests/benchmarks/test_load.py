@@ -1,14 +1,10 @@
 """What h2load and wrk report, taken from real runs, as figures or as the reason for none."""
 
-import importlib.util
-import sys
-from collections.abc import Iterator
+from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
 
 import pytest
-
-BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 
 H2LOAD_REPORT = """\
 starting benchmark...
@@ -55,20 +51,8 @@ WRK_FIGURES = (
 
 
 @pytest.fixture
-def load(monkeypatch: pytest.MonkeyPatch) -> Iterator[ModuleType]:
-    """benchmarks/load.py, whose neighbours are found by their bare names."""
-    monkeypatch.syspath_prepend(str(BENCHMARKS))
-    known = set(sys.modules)
-    spec = importlib.util.spec_from_file_location("benchmarks_load", BENCHMARKS / "load.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    monkeypatch.setitem(sys.modules, spec.name, module)
-    spec.loader.exec_module(module)
-    yield module
-    for name in set(sys.modules) - known:
-        if str(getattr(sys.modules[name], "__file__", "")).startswith(str(BENCHMARKS)):
-            del sys.modules[name]
+def load(import_benchmark: Callable[[str], ModuleType]) -> ModuleType:
+    return import_benchmark("load")
 
 
 def h2load_refusal(load: ModuleType, report: str, *, log: Path, answer_bytes: int = 5) -> str:

@@ -38,7 +38,6 @@ KINDS = {
     "rest_api_num_threads": "int64",
     "grpc_max_threads": "int64",
     "batching_parameters_file": "string",
-    "platform_config_file": "string",
     "thread_pool_factory_config_file": "string",
 }
 
@@ -99,9 +98,9 @@ def test_the_last_value_counts_and_a_flag_is_told_once() -> None:
 
 
 def test_kinds_of_support_are_told_apart() -> None:
-    asked = take_foreign_flags(["--grpc_max_threads=8", "--platform_config_file=/x"])
+    asked = take_foreign_flags(["--grpc_max_threads=8", "--thread_pool_factory_config_file=/x"])
     assert asked.without_effect == (flag_named("grpc_max_threads"),)
-    assert asked.unsupported == (flag_named("platform_config_file"),)
+    assert asked.unsupported == (flag_named("thread_pool_factory_config_file"),)
     assert {flag.support for flag in FOREIGN_FLAGS} == set(Support)
 
 

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from aspira.testing.saved_models import save_module, write_counter, write_half_plus_two
+from conformance.golden_models import write_golden_models
 from system.server_process import ServerProcess
 
 CONFIG = """
@@ -22,6 +23,10 @@ model_config_list {{
   config {{ name: "texts" base_path: "{directory}/texts" model_platform: "tensorflow" }}
   config {{ name: "sums" base_path: "{directory}/sums" model_platform: "tensorflow" }}
   config {{ name: "counter" base_path: "{directory}/counter" model_platform: "tensorflow" }}
+  config {{ name: "echo" base_path: "{directory}/echo" model_platform: "tensorflow" }}
+  config {{ name: "odd" base_path: "{directory}/odd" model_platform: "tensorflow" }}
+  config {{ name: "examples" base_path: "{directory}/examples" model_platform: "tensorflow" }}
+  config {{ name: "defaults" base_path: "{directory}/defaults" model_platform: "tensorflow" }}
   config {{ name: "broken" base_path: "{directory}/broken" model_platform: "tensorflow" }}
   config {{ name: "missing" base_path: "{directory}/missing" model_platform: "tensorflow" }}
 }}
@@ -30,7 +35,10 @@ model_config_list {{
 
 @pytest.fixture(scope="session")
 def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Two versions of half_plus_two (the second adds 3), texts, sums, counter, a broken model."""
+    """Two versions of half_plus_two (the second adds 3), texts, sums, counter, a broken model.
+
+    And those of `golden_models.py`.
+    """
     directory = tmp_path_factory.mktemp("models")
     for name in ("half_plus_two", "texts", "sums", "counter", "broken"):
         (directory / name).mkdir()
@@ -42,6 +50,7 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
     write_half_plus_two(directory / "broken" / "1")
     saved_model = directory / "broken" / "1" / "saved_model.pb"
     saved_model.write_bytes(saved_model.read_bytes()[:100])
+    write_golden_models(directory)
     (directory / "models.config").write_text(CONFIG.format(directory=directory))
     return directory
 

@@ -4,6 +4,7 @@ The model adds 2 (`y`) or 3 (`y2`) to half of the float feature `x`.
 """
 
 import os
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -124,6 +125,13 @@ def values_of(result: Any) -> list[float]:
     return [one.value for one in result.regressions]
 
 
+def metric(server: ServerProcess, series: str) -> int:
+    """The value of a counter; 0 if there is none yet."""
+    url = f"{server.rest_url}/monitoring/prometheus/metrics"
+    found = re.search(f"{re.escape(series)} (.*)", requests.get(url, timeout=TIMEOUT_S).text)
+    return int(found.group(1)) if found else 0
+
+
 def assert_spec(spec: Any, *, signature_name: str) -> None:
     assert spec.name == "m"
     assert spec.version.value == VERSION
@@ -168,6 +176,14 @@ def test_multi_inference(predictions: Any) -> None:
     names = ["regress_x_to_y2", "classify_x_to_y", "regress_x_to_y"]
     for result, name in zip(response.results, names, strict=True):
         assert_spec(result.model_spec, signature_name=name)
+
+
+def test_multi_inference_counts_its_examples(
+    predictions: Any, example_server: ServerProcess
+) -> None:
+    before = metric(example_server, ':request_example_count_total{model="m"}')
+    predictions.MultiInference(multi_request(REGRESS_Y2, CLASSIFY_Y), timeout=TIMEOUT_S)
+    assert metric(example_server, ':request_example_count_total{model="m"}') == before + 2
 
 
 DEFAULT_SIGNATURE = (

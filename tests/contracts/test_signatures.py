@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from aspira.contracts.errors import InvalidArgument
-from aspira.contracts.signatures import Signature, TensorSpec
+from aspira.contracts.signatures import Signature, SignatureTable, TensorSpec
 from aspira.contracts.tensors import DataType, Tensor
 
 FLOAT = TensorSpec(DataType.FLOAT, (None,), "x:0")
@@ -122,3 +122,34 @@ def test_an_output_named_twice() -> None:
     with pytest.raises(InvalidArgument) as caught:
         signature().choose_outputs(("x", "y", "x"))
     assert caught.value.message == "duplicate output tensor alias: x"
+
+
+def test_joined_signatures_have_the_aliases_of_all() -> None:
+    table = SignatureTable({"one": signature("a"), "two": signature("a", "b")})
+    joint = table.resolve(table.join(["two", "one"]))
+    assert list(joint.inputs) == ["two/a", "two/b", "one/a"]
+    assert list(joint.outputs) == ["two/y", "two/x", "two/z", "one/y", "one/x", "one/z"]
+    assert table.resolve("one") is table["one"]
+
+
+def test_clients_see_only_the_models_own_signatures() -> None:
+    table = SignatureTable({"one": signature("a"), "two": signature("b")})
+    name = table.join(["one", "two"])
+    table.resolve(name)
+    assert dict(table).keys() == {"one", "two"}
+    assert len(table) == 2
+    assert table.get(name) is None
+
+
+def test_more_joints_than_are_kept_can_still_be_resolved() -> None:
+    table = SignatureTable({str(index): signature("a") for index in range(200)})
+    names = [table.join([str(index), "0"]) for index in range(1, 200)]
+    for name in names * 2:
+        assert len(table.resolve(name).inputs) == 2
+    assert len(table._joints) <= 64
+
+
+def test_internal_signatures_are_listed_and_cannot_be_asked() -> None:
+    table = SignatureTable({"b": signature("a")}, internal={"a": signature()})
+    assert list(table.listed()) == ["a", "b"]
+    assert table.get("a") is None

@@ -12,6 +12,7 @@ from aspira.contracts.events import (
     EventBus,
     LifecycleEvent,
     LoadAttemptFailed,
+    VersionRetired,
     VersionStateChanged,
 )
 from aspira.contracts.identity import ModelName, Version
@@ -65,6 +66,14 @@ class Bench:
     async def wait(self, states: dict[int, VersionState], *, name: str = "m") -> None:
         await self.manager.wait_until(lambda: self.states(name) == states)
 
+    def path(self, version: int | None = None) -> Path:
+        """Where what answers was loaded from."""
+        with self.acquire(version) as lease:
+            return lease.servable.path
+
+    def retired(self) -> list[str]:
+        return [event.path for event in self.events if isinstance(event, VersionRetired)]
+
     def history(self, version: int, *, name: str = "m") -> list[str]:
         """The states a version went through."""
         return [
@@ -85,9 +94,10 @@ def play(
     max_num_load_retries: int = 0,
     load_retry_interval_s: float = AN_HOUR_S,
     num_load_threads: int = 0,
+    options: LifecycleOptions | None = None,
 ) -> Bench:
     """Run a scenario and stop its manager, which unloads everything there still is."""
-    options = LifecycleOptions(
+    options = options or LifecycleOptions(
         num_load_threads=num_load_threads,
         max_num_load_retries=max_num_load_retries,
         load_retry_interval_s=load_retry_interval_s,
@@ -314,8 +324,6 @@ def test_when_no_try_is_left_it_has_failed_and_is_left_alone() -> None:
         assert str(bench.error(1)) == "DATA_LOSS: last"
         bench.aspire(1)
         assert bench.states() == {1: FAILED}
-        bench.aspire(1, base="/elsewhere")
-        assert bench.states() == {1: FAILED}
 
     bench = play(scenario, max_num_load_retries=1, load_retry_interval_s=0.0)
     assert bench.loaders.num_loads[1] == 2
@@ -373,25 +381,163 @@ def test_a_version_that_has_not_been_replaced_goes_if_other_files_are_wanted() -
         gate = bench.loaders.hold(2)
         bench.aspire(2)
         bench.aspire(1, base="/elsewhere")
-        assert bench.states() == {1: READY, 2: LOADING}
+        await bench.manager.wait_until(lambda: bench.path() == Path("/elsewhere/m/1"))
         gate.set()
-        await bench.wait({1: READY, 2: GONE})
-        with bench.acquire() as lease:
-            assert lease.servable.path == Path("/elsewhere/m/1")
+        await bench.wait({1: READY, 2: FAILED})
 
     bench = play(scenario)
     assert bench.loaders.num_loads[1] == 2
 
 
-def test_other_files_of_a_version_that_stays_are_not_looked_at() -> None:
+STAYS_PUT = LifecycleOptions(is_moved_version_reloaded=False, max_num_load_retries=0)
+
+
+def test_a_version_is_loaded_from_another_base_path_while_the_old_one_serves() -> None:
+    async def scenario(bench: Bench) -> None:
+        bench.aspire(1)
+        await bench.wait({1: READY})
+        gate = bench.loaders.hold(1)
+        with bench.acquire(1) as old:
+            bench.aspire(1, base="/elsewhere")
+            assert bench.states() == {1: READY}
+            assert bench.path() == Path("/models/m/1")
+            gate.set()
+            await bench.manager.wait_until(lambda: bench.path(1) == Path("/elsewhere/m/1"))
+            assert bench.path() == Path("/elsewhere/m/1")
+            assert old.servable.num_unloads == 0
+        await bench.manager.wait_until(lambda: "gone" in bench.history(1))
+        assert old.servable.num_unloads == 1
+        assert bench.states() == {1: READY}
+
+    play(scenario)
+
+
+def test_all_versions_of_a_moved_model_go_on_answering() -> None:
+    """One of many that serve may be spared, but not while its number has no successor."""
+
+    async def scenario(bench: Bench) -> None:
+        bench.aspire(1, 2)
+        await bench.wait({1: READY, 2: READY})
+        gates = [bench.loaders.hold(1), bench.loaders.hold(2)]
+        bench.aspire(1, 2, base="/elsewhere")
+        assert [bench.path(version) for version in (1, 2)] == [
+            Path("/models/m/1"),
+            Path("/models/m/2"),
+        ]
+        gates[1].set()
+        await bench.manager.wait_until(lambda: bench.path(2) == Path("/elsewhere/m/2"))
+        assert bench.path(1) == Path("/models/m/1")
+        gates[0].set()
+        await bench.manager.wait_until(lambda: bench.path(1) == Path("/elsewhere/m/1"))
+
+    play(scenario)
+
+
+def test_where_memory_holds_one_copy_a_moved_version_unloads_first() -> None:
     async def scenario(bench: Bench) -> None:
         bench.aspire(1)
         await bench.wait({1: READY})
         bench.aspire(1, base="/elsewhere")
+        with pytest.raises(NotFound):
+            bench.acquire()
+        await bench.wait({1: READY})
+        assert bench.path() == Path("/elsewhere/m/1")
+
+    bench = play(scenario, policy=next_resource_preserving)
+    assert bench.loaders.max_num_at_once == 1
+
+
+def test_a_moved_version_that_fails_leaves_the_old_one_serving() -> None:
+    async def scenario(bench: Bench) -> None:
+        bench.aspire(1)
+        await bench.wait({1: READY})
+        bench.loaders.fail(1, DataLoss("broken"))
+        bench.aspire(1, base="/elsewhere")
+        await bench.manager.wait_until(lambda: bench.error(1) is not None)
         assert bench.states() == {1: READY}
+        assert bench.path() == Path("/models/m/1")
+        bench.aspire(1, base="/third")
+        await bench.manager.wait_until(lambda: bench.path() == Path("/third/m/1"))
+        assert bench.error(1) is None
+
+    play(scenario)
+
+
+def test_a_version_that_moves_while_it_loads_is_loaded_from_the_new_place_only() -> None:
+    async def scenario(bench: Bench) -> None:
+        gate = bench.loaders.hold(1)
+        bench.aspire(1)
+        bench.aspire(1, base="/elsewhere")
+        gate.set()
+        await bench.wait({1: READY})
+        assert bench.path() == Path("/elsewhere/m/1")
+
+    play(scenario)
+
+
+@pytest.mark.parametrize("options", [STAYS_PUT, None])
+def test_a_renamed_directory_of_a_version_is_no_other_version(
+    options: LifecycleOptions | None,
+) -> None:
+    async def scenario(bench: Bench) -> None:
+        for path in ("/models/m/001", "/models/m/1"):
+            bench.manager.aspire(Aspired(ModelName("m"), {Version(1): Path(path)}))
+            await bench.wait({1: READY})
+        assert bench.path() == Path("/models/m/001")
+
+    bench = play(scenario, options=options)
+    assert bench.loaders.num_loads[1] == 1
+
+
+def test_where_the_original_is_wanted_a_version_stays_what_it_was_loaded_from() -> None:
+    async def scenario(bench: Bench) -> None:
+        bench.aspire(1)
+        await bench.wait({1: READY})
+        bench.aspire(1, base="/elsewhere")
+        bench.aspire(1, 2, base="/elsewhere")
+        await bench.wait({1: READY, 2: READY})
+        assert bench.path(1) == Path("/models/m/1")
+
+    bench = play(scenario, options=STAYS_PUT)
+    assert bench.loaders.num_loads[1] == 1
+
+
+@pytest.mark.parametrize(
+    ("is_retried", "state"), [(True, VersionState.READY), (False, VersionState.FAILED)]
+)
+def test_a_failed_version_is_tried_again_on_request(is_retried: bool, state: VersionState) -> None:
+    options = LifecycleOptions(max_num_load_retries=0, is_failed_version_retried=is_retried)
+
+    async def scenario(bench: Bench) -> None:
+        bench.loaders.fail(1, DataLoss("broken"))
+        bench.aspire(1)
+        await bench.wait({1: FAILED})
+        bench.manager.retry_failed(ModelName("m"))
+        await bench.wait({1: state})
+
+    play(scenario, options=options)
+
+
+def test_what_has_ended_is_told_once() -> None:
+    async def scenario(bench: Bench) -> None:
+        bench.aspire(1)
+        await bench.wait({1: READY})
+        bench.loaders.fail(2, DataLoss("broken"))
+        bench.aspire(2)
+        await bench.wait({1: READY, 2: FAILED})
+        assert bench.retired() == []
+        bench.aspire(3)
+        await bench.wait({1: GONE, 2: FAILED, 3: READY})
+        bench.aspire(3, base="/elsewhere")
+        await bench.manager.wait_until(lambda: bench.history(3).count("gone") == 1)
 
     bench = play(scenario)
-    assert bench.loaders.num_loads[1] == 1
+    assert sorted(bench.retired()) == [
+        "/elsewhere/m/3",
+        "/models/m/1",
+        "/models/m/2",
+        "/models/m/3",
+    ]
 
 
 def test_nobody_waits_for_a_retry_that_nobody_wants() -> None:

@@ -33,6 +33,18 @@ def unload(version: int) -> Action:
     return Action(ActionKind.UNLOAD, Version(version))
 
 
+@pytest.mark.parametrize("state", [NEW, LOADING, FAILED])
+def test_a_version_is_not_spared_before_its_successor_of_the_same_number_is_ready(
+    state: VersionState,
+) -> None:
+    others = [wanted(9, READY), unwanted(8, READY)]
+    versions = [unwanted(1, READY), wanted(1, state), *others]
+    assert next_availability_preserving(versions) == unload(8)
+    left = versions[:-1]
+    assert next_availability_preserving(left) == (load(1) if state is NEW else None)
+    assert next_availability_preserving([unwanted(1, READY), wanted(1, READY)]) == unload(1)
+
+
 class Model:
     """Versions as a policy moves them; every action ends at once."""
 

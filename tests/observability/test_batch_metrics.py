@@ -1,5 +1,6 @@
 from aspira.batching.cost_model import RunCost
 from aspira.batching.scheduler import BatchingStatistics
+from aspira.contracts.clock import SystemClock
 from aspira.contracts.events import BatchEnded, EventBus
 from aspira.contracts.identity import ModelName, ServableId, Version
 from aspira.observability.subscribers import ServingMetrics
@@ -13,7 +14,7 @@ def lines(metrics: ServingMetrics, text: str) -> list[str]:
 
 
 def test_batches_count_under_the_originals_names() -> None:
-    metrics, events = ServingMetrics(), EventBus()
+    metrics, events = ServingMetrics(clock=SystemClock()), EventBus()
     metrics.attach(events)
     events.publish_batch(BatchEnded(M_1, (1, 2), (50e-6, 110e-6), 1, 3, 4, 0.001))
     prefix = ":tensorflow:serving:batching_session:"
@@ -30,7 +31,7 @@ def test_batches_count_under_the_originals_names() -> None:
 
 
 def test_queues_are_told_as_they_are_now() -> None:
-    metrics = ServingMetrics()
+    metrics = ServingMetrics(clock=SystemClock())
     labels = '{model_name="m",version="1"}'
     assert lines(metrics, ":aspira:") == [
         f":aspira:batch_size_limit{labels} 32",

@@ -1,6 +1,6 @@
 from aspira.observability.exposition import encode_metric_name, render
 from aspira.observability.metrics import Counter, Gauge, Histogram, exponential_bounds
-from aspira.observability.subscribers import LATENCY_BOUNDS_US
+from aspira.observability.model_metrics import LATENCY_BOUNDS_US
 
 
 def test_a_family_without_series_prints_its_type_alone() -> None:

@@ -47,6 +47,18 @@ def test_steps_and_ends_become_series() -> None:
         assert line in page
 
 
+def test_a_version_that_has_ended_is_forgotten() -> None:
+    metrics = GenerationMetrics()
+    metrics.count(ended("stop"))
+    metrics.count(ended("stop", servable_id=ServableId(ModelName("m"), Version(4))))
+    metrics.drop("m", version=3)
+    page = render(metrics.families).decode()
+    assert 'version="3"' not in page
+    assert 'version="4"' in page
+    metrics.drop("m")
+    assert metrics.families == ()
+
+
 def test_snapshots_become_gauges_and_counters() -> None:
     statistics = GenerationStatistics(
         num_requests_running=2, num_requests_waiting=1, kv_cache_usage=0.25, prompt_tokens=900

@@ -6,17 +6,27 @@ import pytest
 
 from aspira.contracts.errors import Cancelled, Code, Internal, NotFound, ServingError
 from aspira.contracts.events import (
+    AcceleratorProblem,
+    CompiledAfterReady,
+    ConfigApplied,
+    ConfigApplying,
     EventBus,
     LifecycleEvent,
     LoadAttemptFailed,
+    ModelRemoved,
     RecordingEnded,
     RecordingStarted,
     RequestEnded,
+    RuntimeChosen,
+    RuntimesReleased,
     SourceProblem,
+    VersionPending,
+    VersionRetired,
     VersionStateChanged,
     WarmupFinished,
 )
 from aspira.contracts.identity import ModelName, ServableId, Version
+from aspira.contracts.servable import SignatureRuntime
 from aspira.lifecycle.version_state import VersionState
 from aspira.observability.logging import EventLogger
 
@@ -92,6 +102,14 @@ def test_every_state_has_a_text(state: VersionState) -> None:
             SourceProblem("m", "No versions of servable m found under base path /m."),
             "W aspira/source] No versions of servable m found under base path /m.",
         ),
+        (
+            VersionPending(SERVABLE_ID, "it is still being written"),
+            (
+                "I aspira/source] Not loading servable version {name: m version: 1}: "
+                "it is still being written"
+            ),
+        ),
+        (ConfigApplied(), "I aspira/config] Finished adding/updating models"),
         (SourceProblem("m", ""), "I aspira/source] Versions of servable m are found again"),
         (
             WarmupFinished("/models/m/1", num_records=7, duration_s=0.25),
@@ -115,6 +133,20 @@ def test_every_state_has_a_text(state: VersionState) -> None:
 )
 def test_other_events(event: LifecycleEvent, text: str) -> None:
     assert logged(event).split(": ", 1)[1] == text + "\n"
+
+
+def test_a_configuration_is_a_line_for_each_model() -> None:
+    lines = logged(ConfigApplying(("a", "b"))).splitlines()
+    assert [line.split("] ", 1)[1] for line in lines] == [
+        "Adding/updating models.",
+        " (Re-)adding model: a",
+        " (Re-)adding model: b",
+    ]
+
+
+@pytest.mark.parametrize("event", [VersionRetired(SERVABLE_ID, "/m/1"), ModelRemoved("m")])
+def test_what_others_tell_is_not_told_twice(event: LifecycleEvent) -> None:
+    assert logged(event) == ""
 
 
 def test_an_event_is_one_line_whatever_the_error_says() -> None:
@@ -143,3 +175,40 @@ def test_each_line_is_flushed() -> None:
     stream = io.TextIOWrapper(raw)
     EventLogger(stream).on_event(VersionStateChanged(SERVABLE_ID, "ready"))
     assert raw.getvalue().endswith(b"{name: m version: 1}\n")
+
+
+@pytest.mark.parametrize(
+    ("event", "text"),
+    [
+        (
+            RuntimeChosen("/m/1", "s", SignatureRuntime("tensorflow", "its op X has state")),
+            (
+                "I aspira/accelerator] Signature s of /m/1 is served by tensorflow in f32: "
+                "its op X has state\n"
+            ),
+        ),
+        (
+            RuntimeChosen(
+                "/m/1",
+                "s",
+                SignatureRuntime("openvino", "openvino is faster", "bf16", "1e-3", 0.004, 0.001),
+            ),
+            (
+                "I aspira/accelerator] Signature s of /m/1 is served by openvino in bf16: "
+                "openvino is faster (microseconds for the same runs: TensorFlow 4000, accelerator "
+                "1000); answers differ by 1e-3\n"
+            ),
+        ),
+        (AcceleratorProblem("/m/1", "too bad"), "W aspira/accelerator] /m/1: too bad\n"),
+        (
+            CompiledAfterReady("/m/1", "s"),
+            "W aspira/accelerator] Signature s of /m/1 compiled during a request\n",
+        ),
+    ],
+)
+def test_accelerators(event: LifecycleEvent, text: str) -> None:
+    assert logged(event).endswith(f": {text}")
+
+
+def test_what_another_line_says_is_not_said_twice() -> None:
+    assert logged(RuntimesReleased("/m/1")) == ""

@@ -2,17 +2,23 @@ import tracemalloc
 
 import pytest
 
+from aspira.contracts.clock import SystemClock
 from aspira.contracts.errors import Code, NotFound, Unavailable
 from aspira.contracts.events import (
     EventBus,
     LoadAttemptFailed,
+    ModelRemoved,
     RequestEnded,
     SourceProblem,
+    VersionRetired,
     VersionStateChanged,
     WarmupFinished,
+    WarmupRunEnded,
 )
 from aspira.contracts.identity import ModelName, ServableId, Version
+from aspira.observability.lingering import LINGER_S
 from aspira.observability.subscribers import ServingMetrics
+from aspira.testing.clock import JumpClock
 
 SERVABLE_ID = ServableId(ModelName("m"), Version(1))
 GRPC_PREDICT = RequestEnded("m", 3, "predict", "grpc", Code.OK, duration_s=0.00002)
@@ -22,7 +28,7 @@ REST_NOT_FOUND = REST_PREDICT._replace(version=None, code=Code.NOT_FOUND)
 
 @pytest.fixture
 def metrics() -> ServingMetrics:
-    return ServingMetrics()
+    return ServingMetrics(clock=SystemClock())
 
 
 def samples(metrics: ServingMetrics, family: str) -> dict[str, str]:
@@ -38,6 +44,7 @@ def samples(metrics: ServingMetrics, family: str) -> dict[str, str]:
 def test_families_exist_before_the_first_event(metrics: ServingMetrics) -> None:
     assert metrics.render().decode() == (
         "# TYPE :aspira:batch_size_limit gauge\n"
+        "# TYPE :aspira:compiles_after_ready counter\n"
         "# TYPE :aspira:load_failures counter\n"
         "# TYPE :aspira:model_version_state gauge\n"
         "# TYPE :aspira:request_count counter\n"
@@ -45,6 +52,7 @@ def test_families_exist_before_the_first_event(metrics: ServingMetrics) -> None:
         "# TYPE :aspira:requests_waiting gauge\n"
         "# TYPE :aspira:run_time_fixed_usecs gauge\n"
         "# TYPE :aspira:run_time_per_row_usecs gauge\n"
+        "# TYPE :aspira:signature_runtime gauge\n"
         "# TYPE :aspira:source_problems gauge\n"
         "# TYPE :tensorflow:serving:batching_session:input_batch_size histogram\n"
         "# TYPE :tensorflow:serving:batching_session:padding_size histogram\n"
@@ -54,7 +62,10 @@ def test_families_exist_before_the_first_event(metrics: ServingMetrics) -> None:
         "# TYPE :tensorflow:serving:model_warmup_latency histogram\n"
         "# TYPE :tensorflow:serving:model_warmup_records_read counter\n"
         "# TYPE :tensorflow:serving:request_count counter\n"
+        "# TYPE :tensorflow:serving:request_example_count_total counter\n"
+        "# TYPE :tensorflow:serving:request_example_counts histogram\n"
         "# TYPE :tensorflow:serving:request_latency histogram\n"
+        "# TYPE :tensorflow:serving:runtime_latency histogram\n"
     )
 
 
@@ -131,7 +142,7 @@ def test_failures_count_but_have_no_latency(metrics: ServingMetrics) -> None:
 
 
 def test_series_have_a_bound() -> None:
-    metrics = ServingMetrics(max_num_series=3)
+    metrics = ServingMetrics(clock=SystemClock(), max_num_series=3)
     for number in range(5):
         metrics.on_request(REST_PREDICT._replace(model_name=f"x{number}"))
     counts = samples(metrics, ":tensorflow:serving:request_count")
@@ -183,7 +194,7 @@ def test_a_model_is_known_from_its_first_event_on(
 
 
 def test_unknown_models_leave_room_for_real_ones() -> None:
-    metrics = ServingMetrics(max_num_series=20, max_num_unknown_series=5)
+    metrics = ServingMetrics(clock=SystemClock(), max_num_series=20, max_num_unknown_series=5)
     for number in range(100):
         metrics.on_request(REST_NOT_FOUND._replace(model_name=f"x{number}"))
     metrics.on_request(REST_NOT_FOUND._replace(model_name="x0"))
@@ -217,21 +228,164 @@ def test_long_names_are_not_kept(metrics: ServingMetrics, event: RequestEnded) -
     assert counts['{model_name="__other__",status="__other__"}'] == "50"
 
 
+def live(metrics: ServingMetrics, *states: str, servable_id: ServableId = SERVABLE_ID) -> None:
+    """One life of a version, through these states."""
+    for before, state in zip((None, *states), states, strict=False):
+        metrics.on_lifecycle(VersionStateChanged(servable_id, state, previous_state=before))
+
+
 def test_a_version_is_in_one_state(metrics: ServingMetrics) -> None:
-    for state in ("new", "loading", "ready"):
-        metrics.on_lifecycle(VersionStateChanged(SERVABLE_ID, state))
-    metrics.on_lifecycle(VersionStateChanged(ServableId(ModelName("m"), Version(2)), "loading"))
+    live(metrics, "new", "loading", "ready")
+    live(metrics, "new", "loading", servable_id=ServableId(ModelName("m"), Version(2)))
     assert samples(metrics, ":aspira:model_version_state") == {
         '{model_name="m",version="1",state="ready"}': "1",
         '{model_name="m",version="2",state="loading"}': "1",
     }
 
 
-def test_a_state_that_is_entered_again_stays(metrics: ServingMetrics) -> None:
-    for state in ("gone", "new", "gone", "gone"):
-        metrics.on_lifecycle(VersionStateChanged(SERVABLE_ID, state))
+def test_a_version_that_replaces_itself_is_in_two(metrics: ServingMetrics) -> None:
+    live(metrics, "new", "loading", "ready")
+    live(metrics, "new", "loading")
     assert samples(metrics, ":aspira:model_version_state") == {
-        '{model_name="m",version="1",state="gone"}': "1"
+        '{model_name="m",version="1",state="loading"}': "1",
+        '{model_name="m",version="1",state="ready"}': "1",
+    }
+
+
+def test_how_a_life_ended_is_told_until_the_next_begins(metrics: ServingMetrics) -> None:
+    live(metrics, "new", "loading", "failed")
+    assert samples(metrics, ":aspira:model_version_state") == {
+        '{model_name="m",version="1",state="failed"}': "1"
+    }
+    live(metrics, "new")
+    assert samples(metrics, ":aspira:model_version_state") == {
+        '{model_name="m",version="1",state="new"}': "1"
+    }
+
+
+OLD = ServableId(ModelName("m"), Version(3))
+NEW = ServableId(ModelName("m"), Version(4))
+BY_VERSION = (":aspira:model_version_state", ":aspira:request_count", ":aspira:request_latency")
+BY_PATH = ":tensorflow:serving:model_warmup_records_read"
+
+
+def versions_told(metrics: ServingMetrics) -> list[set[str]]:
+    """Per family, the versions on the page."""
+    return [
+        {version for version in ("3", "4") for labels in samples(metrics, family)
+         if f'version="{version}"' in labels}
+        for family in BY_VERSION
+    ]  # fmt: skip
+
+
+def replace_version(metrics: ServingMetrics) -> None:
+    """Version 3 served and was replaced by version 4."""
+    live(metrics, "new", "loading", "ready", servable_id=OLD)
+    metrics.on_lifecycle(WarmupFinished("/m/3", 1, 0.1))
+    metrics.on_request(GRPC_PREDICT)
+    live(metrics, "new", "loading", "ready", servable_id=NEW)
+    metrics.on_lifecycle(WarmupFinished("/m/4", 1, 0.1))
+    metrics.on_request(GRPC_PREDICT._replace(version=4))
+    metrics.on_lifecycle(VersionStateChanged(OLD, "gone", previous_state="ready"))
+    metrics.on_lifecycle(VersionRetired(OLD, "/m/3"))
+
+
+def test_a_version_that_has_ended_leaves_after_a_while() -> None:
+    clock = JumpClock()
+    metrics = ServingMetrics(clock=clock)
+    replace_version(metrics)
+    clock.jump(LINGER_S - 1)
+    assert versions_told(metrics) == [{"3", "4"}] * 3
+    clock.jump(1)
+    assert versions_told(metrics) == [{"4"}] * 3
+    assert samples(metrics, BY_PATH) == {'{model_path="/m/4",status="OK"}': "1"}
+    assert samples(metrics, ":tensorflow:serving:request_count") == {
+        '{model_name="m",status="OK"}': "2"
+    }
+    metrics.on_request(GRPC_PREDICT._replace(version=4))
+    assert samples(metrics, ":tensorflow:serving:request_count") == {
+        '{model_name="m",status="OK"}': "3"
+    }
+
+
+def test_what_has_ended_leaves_though_nobody_scrapes() -> None:
+    """Else a server that nobody watches would keep the series of every version it ever had."""
+    clock = JumpClock()
+    metrics = ServingMetrics(clock=clock)
+    tracemalloc.start()
+    try:
+        for number in range(2_000):
+            servable_id = ServableId(ModelName("m"), Version(number))
+            live(metrics, "new", "gone", servable_id=servable_id)
+            metrics.on_request(GRPC_PREDICT._replace(version=number))
+            metrics.on_lifecycle(VersionRetired(servable_id, f"/m/{number}"))
+            clock.jump(LINGER_S / 10)
+        kept_bytes, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert kept_bytes < 200_000
+
+
+def test_a_version_that_comes_back_stays() -> None:
+    clock = JumpClock()
+    metrics = ServingMetrics(clock=clock)
+    replace_version(metrics)
+    live(metrics, "new", "loading", servable_id=OLD)
+    clock.jump(LINGER_S)
+    assert versions_told(metrics) == [{"3", "4"}] * 3
+
+
+def test_an_older_life_leaves_alone() -> None:
+    clock = JumpClock()
+    metrics = ServingMetrics(clock=clock)
+    live(metrics, "new", "loading", "ready", servable_id=OLD)
+    metrics.on_lifecycle(WarmupFinished("/a/3", 1, 0.1))
+    metrics.on_request(GRPC_PREDICT)
+    live(metrics, "new", "loading", "ready", servable_id=OLD)
+    metrics.on_lifecycle(WarmupFinished("/b/3", 1, 0.1))
+    metrics.on_lifecycle(VersionStateChanged(OLD, "gone", previous_state="ready"))
+    metrics.on_lifecycle(VersionRetired(OLD, "/a/3"))
+    clock.jump(LINGER_S)
+    assert samples(metrics, ":aspira:model_version_state") == {
+        '{model_name="m",version="3",state="ready"}': "1"
+    }
+    assert samples(metrics, BY_PATH) == {'{model_path="/b/3",status="OK"}': "1"}
+    assert len(samples(metrics, ":aspira:request_count")) == 1
+
+
+def test_a_model_that_was_removed_leaves_after_a_while() -> None:
+    clock = JumpClock()
+    metrics = ServingMetrics(clock=clock)
+    for name in ("m", "kept"):
+        live(metrics, "new", "ready", servable_id=ServableId(ModelName(name), Version(3)))
+        metrics.on_lifecycle(SourceProblem(name, ""))
+        metrics.on_request(GRPC_PREDICT._replace(model_name=name))
+    metrics.on_lifecycle(ModelRemoved("m"))
+    assert 'model_name="m"' in metrics.render().decode()
+    clock.jump(LINGER_S)
+    page = metrics.render().decode()
+    assert 'model_name="m"' not in page
+    assert page.count('model_name="kept",status="OK"') == 1
+    metrics.on_request(REST_NOT_FOUND)
+    assert samples(metrics, ":aspira:request_count").keys() == {
+        '{model_name="kept",version="3",api="predict",entrypoint="grpc",status="OK"}',
+        '{model_name="__unknown__",version="",api="predict",entrypoint="rest",status="NOT_FOUND"}',
+    }
+
+
+@pytest.mark.parametrize(
+    "back",
+    [VersionStateChanged(OLD, "new"), SourceProblem("m", "Could not find base path")],
+)
+def test_a_model_that_is_configured_again_stays(back: VersionStateChanged | SourceProblem) -> None:
+    clock = JumpClock()
+    metrics = ServingMetrics(clock=clock)
+    metrics.on_request(GRPC_PREDICT)
+    metrics.on_lifecycle(ModelRemoved("m"))
+    metrics.on_lifecycle(back)
+    clock.jump(LINGER_S)
+    assert samples(metrics, ":tensorflow:serving:request_count") == {
+        '{model_name="m",status="OK"}': "1"
     }
 
 
@@ -279,3 +433,58 @@ def test_a_number_is_read_by_tensorflows_name_of_it(metrics: ServingMetrics) -> 
     assert metrics.read_first(name) == 5
     assert metrics.read_first("/tensorflow/serving/model_warmup_latency") == 0
     assert metrics.read_first("/nothing") == 0
+
+
+RUNTIME_LATENCY = ":tensorflow:serving:runtime_latency"
+
+
+@pytest.mark.parametrize("entrypoint", ["grpc", "rest"])
+@pytest.mark.parametrize("code", [Code.OK, Code.INTERNAL])
+def test_a_run_counts_however_its_request_came_and_ended(
+    metrics: ServingMetrics, entrypoint: str, code: Code
+) -> None:
+    event = GRPC_PREDICT._replace(entrypoint=entrypoint, code=code)
+    # Requests alike in all but the run, in either order.
+    metrics.on_request(event)
+    metrics.on_request(event._replace(run_s=0.000015))
+    metrics.on_request(event._replace(run_s=0.000025))
+    labels = 'model_name="m",API="Predict",runtime="TF1"'
+    assert samples(metrics, RUNTIME_LATENCY) == {f"{{{labels}}}": "2"}
+    page = metrics.render().decode()
+    assert f'{RUNTIME_LATENCY}_bucket{{{labels},le="18"}} 1\n' in page
+    assert f"{RUNTIME_LATENCY}_sum{{{labels}}} 40\n" in page
+
+
+def test_a_request_without_a_run_makes_no_series(metrics: ServingMetrics) -> None:
+    metrics.on_request(REST_NOT_FOUND)
+    assert samples(metrics, RUNTIME_LATENCY) == {}
+
+
+def test_runs_of_warm_up_count_with_those_of_requests(metrics: ServingMetrics) -> None:
+    metrics.on_request(GRPC_PREDICT._replace(api="classify", run_s=0.00002))
+    for api in ("classify", "regress", "multi_inference", ""):
+        metrics.on_lifecycle(WarmupRunEnded("m", api, 0.00002))
+    assert samples(metrics, RUNTIME_LATENCY) == {
+        '{model_name="m",API="Classify",runtime="TF1"}': "2",
+        '{model_name="m",API="Regress",runtime="TF1"}': "1",
+    }
+    assert f'{RUNTIME_LATENCY}_sum{{model_name="m",API="Classify",runtime="TF1"}} 40' in (
+        metrics.render().decode()
+    )
+
+
+def test_examples_of_multi_inference_are_counted(metrics: ServingMetrics) -> None:
+    event = GRPC_PREDICT._replace(api="multi_inference", run_s=0.1)
+    metrics.on_request(event._replace(num_examples=3))
+    metrics.on_request(event._replace(num_examples=4))
+    metrics.on_request(GRPC_PREDICT)
+    total = ":tensorflow:serving:request_example_count_total"
+    counts = ":tensorflow:serving:request_example_counts"
+    assert samples(metrics, total) == {'{model="m"}': "7"}
+    assert samples(metrics, counts) == {'{model="m"}': "2"}
+    page = metrics.render().decode()
+    assert f'{counts}_bucket{{model="m",le="4"}} 1\n{counts}_bucket{{model="m",le="8"}} 2' in page
+    assert (
+        f'{counts}_bucket{{model="m",le="16384"}} 2\n{counts}_bucket{{model="m",le="+Inf"}}' in page
+    )
+    assert samples(metrics, RUNTIME_LATENCY) == {}

@@ -14,11 +14,12 @@ from tensorflow.core.protobuf import config_pb2
 from tensorflow_serving.apis import prediction_log_pb2
 
 from aspira.contracts.errors import FailedPrecondition, InvalidArgument, NotFound, ServingError
-from aspira.contracts.events import EventBus, LifecycleEvent
+from aspira.contracts.events import EventBus, LifecycleEvent, WarmupFinished, WarmupRunEnded
 from aspira.contracts.signatures import (
     CLASSIFY_METHOD,
     PREDICT_METHOD,
     REGRESS_METHOD,
+    SignatureTable,
     TensorSpec,
 )
 from aspira.contracts.tensors import DataType, Tensor, Tensors
@@ -87,6 +88,11 @@ def test_signatures_are_those_of_the_model(served_sampler: TensorflowServable) -
     assert signatures.keys() >= {"look_up", "serving_default", "subtract", "texts"}
     assert list(signatures) == sorted(signatures)
     assert not any(name.startswith("__") for name in signatures)
+    # TensorFlow Serving lists those, too, in the metadata.
+    assert isinstance(signatures, SignatureTable)
+    init = signatures.listed()["__saved_model_init_op"]
+    assert init.outputs["__saved_model_init_op"].dtype is DataType.INVALID
+    assert signatures.listed().keys() == {*signatures, "__saved_model_init_op"}
     split = signatures["serving_default"]
     assert split.method_name == PREDICT_METHOD
     assert split.inputs == {"x": TensorSpec(DataType.FLOAT, (None,), "serving_default_x:0")}
@@ -344,6 +350,78 @@ def test_a_signature_that_cannot_be_run_leaves_the_others(
     servable.unload()
 
 
+def test_several_signatures_in_one_run(served_sampler: TensorflowServable) -> None:
+    table = served_sampler.signatures
+    assert isinstance(table, SignatureTable)
+    name = table.join(["serving_default", "subtract", "texts"])
+    outputs = served_sampler.run(
+        name,
+        inputs={
+            "serving_default/x": X,
+            "subtract/a": X,
+            "subtract/b": np.ones_like(X),
+            "texts/text": texts(b"one"),
+        },
+        outputs=("texts/length", "subtract/difference", "serving_default/half"),
+    )
+    assert list(outputs) == ["texts/length", "subtract/difference", "serving_default/half"]
+    assert_same(outputs["subtract/difference"], X - 1)
+    assert_same(outputs["serving_default/half"], X / 2)
+    assert outputs["texts/length"].tolist() == [3]
+    assert name not in table
+
+
+def test_tensors_by_their_names_in_the_graph(served_sampler: TensorflowServable) -> None:
+    signature = served_sampler.signatures["serving_default"]
+    fed, fetched = signature.inputs["x"].runtime_name, signature.outputs["sum"].runtime_name
+    served_sampler.run_session({fed: X}, fetches=(fetched,), targets=(fetched.partition(":")[0],))
+    with pytest.raises(ServingError, match="nothing"):
+        served_sampler.run_session({fed: X}, fetches=("nothing:0",), targets=())
+    with pytest.raises(InvalidArgument):
+        served_sampler.run_session({fed: texts(b"one")}, fetches=(fetched,), targets=())
+
+
+QUANTIZED = {
+    "qint8": (tf.qint8, tf.int8),
+    "quint8": (tf.quint8, tf.uint8),
+    "qint16": (tf.qint16, tf.int16),
+    "quint16": (tf.quint16, tf.uint16),
+    "qint32": (tf.qint32, tf.int32),
+}
+
+
+@pytest.fixture(scope="module")
+def quantized(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A signature for each quantized type, which passes a tensor of it and tells its numbers."""
+    path = tmp_path_factory.mktemp("quantized") / "1"
+    tf1 = tf.compat.v1
+    signatures = {}
+    with tf1.Graph().as_default(), tf1.Session() as session:
+        for name, (dtype, storage) in QUANTIZED.items():
+            given = tf1.placeholder(dtype, [None])
+            signatures[name] = tf1.saved_model.predict_signature_def(
+                {"x": given},
+                {"same": tf.identity(given), "numbers": tf.bitcast(given, storage)},
+            )
+        builder = tf1.saved_model.Builder(str(path))
+        builder.add_meta_graph_and_variables(session, ["serve"], signature_def_map=signatures)
+        builder.save()
+    return path
+
+
+def test_quantized_integers_keep_their_type(quantized: Path) -> None:
+    servable = load(quantized)
+    for name in QUANTIZED:
+        dtype = DataType[name.upper()].numpy_dtype
+        assert dtype is not None
+        storage = np.dtype(QUANTIZED[name][1].as_numpy_dtype)
+        given = np.array([1, 0, 127], storage)
+        outputs = run(servable, name, x=given.view(dtype))
+        assert_same(outputs["same"], given.view(dtype))
+        assert_same(outputs["numbers"], given)
+    servable.unload()
+
+
 def write_warmup(path: Path, *, signature_name: str) -> None:
     log = prediction_log_pb2.PredictionLog()
     request = log.predict_log.request
@@ -366,7 +444,7 @@ def test_a_load_includes_its_warm_up(
     bus.subscribe_lifecycle(events.append)
     if error is None:
         load(path, events=bus).unload()
-        assert len(events) == 1
+        assert [type(event) for event in events] == [WarmupRunEnded, WarmupFinished]
         return
     with pytest.raises(error) as caught:
         load(path, events=bus)

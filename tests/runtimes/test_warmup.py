@@ -16,8 +16,14 @@ from aspira.contracts.errors import (
     Unavailable,
     Unimplemented,
 )
-from aspira.contracts.events import EventBus, LifecycleEvent, WarmupFinished
-from aspira.contracts.signatures import Signature, TensorSpec
+from aspira.contracts.events import EventBus, LifecycleEvent, WarmupFinished, WarmupRunEnded
+from aspira.contracts.signatures import (
+    CLASSIFY_METHOD,
+    REGRESS_METHOD,
+    Signature,
+    SignatureTable,
+    TensorSpec,
+)
 from aspira.contracts.tensors import DataType, Tensors
 from aspira.runtimes.options import WarmupOptions
 from aspira.runtimes.warmup import replay_warmup
@@ -33,6 +39,7 @@ class Recorder:
 
     def __init__(self, *, error: ServingError | None = None) -> None:
         self.runs: list[tuple[str, Tensors, tuple[str, ...]]] = []
+        self.ended: list[WarmupRunEnded] = []
         self.signatures = {
             "serving_default": Signature({"x": FLOAT}, {"y": FLOAT, "z": FLOAT}),
             "classes": Signature({"inputs": STRING}, {"scores": FLOAT}),
@@ -71,12 +78,15 @@ def replay(path: Path, *, servable: Recorder, **options: Any) -> list[LifecycleE
     bus = EventBus()
     bus.subscribe_lifecycle(events.append)
     replay_warmup(servable, path=path, options=WarmupOptions(**options), events=bus)
-    return events
+    servable.ended = [event for event in events if isinstance(event, WarmupRunEnded)]
+    return [event for event in events if not isinstance(event, WarmupRunEnded)]
 
 
-def refusal(path: Path, *, error: type[ServingError], servable: Recorder | None = None) -> str:
+def refusal(
+    path: Path, *, error: type[ServingError], servable: Recorder | None = None, **options: Any
+) -> str:
     with pytest.raises(error) as caught:
-        replay(path, servable=servable or Recorder())
+        replay(path, servable=servable or Recorder(), **options)
     return caught.value.message
 
 
@@ -151,6 +161,110 @@ def test_records_of_examples(tmp_path: Path) -> None:
         assert inputs["inputs"].tolist() == EXAMPLES
 
 
+def test_runs_are_told_with_the_recorded_name_and_api(tmp_path: Path) -> None:
+    regress, servable = Log(), Recorder()
+    fill_examples(regress.regress_log.request, signature_name="values")
+    write_logs(tmp_path, predict_log(), regress)
+    replay(tmp_path, servable=servable)
+    told = [(event.model_name, event.api) for event in servable.ended]
+    assert told == [("another model", "predict"), ("", "regress")]
+    assert all(event.duration_s >= 0 for event in servable.ended)
+
+
+def test_tasks_of_one_record_are_one_run_where_the_runtime_can(tmp_path: Path) -> None:
+    servable = Recorder()
+    servable.signatures = SignatureTable(servable.signatures)
+    log = Log()
+    request = log.multi_inference_log.request
+    request.tasks.add(method_name=REGRESS_METHOD).model_spec.signature_name = "values"
+    request.tasks.add(method_name=CLASSIFY_METHOD).model_spec.signature_name = "classes"
+    request.input.example_list.examples.append(example(1))
+    write_logs(tmp_path, log)
+    replay(tmp_path, servable=servable)
+    ((name, inputs, outputs),) = servable.runs
+    assert servable.signatures.resolve(name).outputs.keys() == set(outputs)
+    assert outputs == ("values/outputs", "classes/scores")
+    assert inputs.keys() == {"values/inputs", "classes/inputs"}
+
+
+def session_run_log(*, is_alias: bool = False) -> Any:
+    log = Log()
+    request = log.session_run_log.request
+    request.model_spec.signature_name = "serving_default"
+    feed = request.feed.add(name="x" if is_alias else "x:0")
+    feed.tensor.CopyFrom(tf.make_tensor_proto(X))
+    request.fetch.append("z" if is_alias else "y:0")
+    request.target.extend([] if is_alias else ["touch"])
+    request.tensor_name_is_alias = is_alias
+    return log
+
+
+class SessionRecorder(Recorder):
+    """A recorder that also notes what it is asked by the names of the graph."""
+
+    def run_session(
+        self, feeds: Tensors, *, fetches: tuple[str, ...], targets: tuple[str, ...]
+    ) -> None:
+        self.runs.append((f"fetch {fetches}, run {targets}", feeds, ()))
+
+
+def test_a_session_run_is_replayed_by_tensor_names(tmp_path: Path) -> None:
+    servable = SessionRecorder()
+    write_logs(tmp_path, session_run_log())
+    replay(tmp_path, servable=servable)
+    ((name, feeds, _),) = servable.runs
+    assert name == "fetch ('y:0',), run ('touch',)"
+    np.testing.assert_array_equal(feeds["x:0"], X, strict=True)
+
+
+def test_a_session_run_by_aliases_is_a_run_of_the_signature(tmp_path: Path) -> None:
+    servable = Recorder()
+    write_logs(tmp_path, session_run_log(is_alias=True))
+    replay(tmp_path, servable=servable)
+    assert [(name, outputs) for name, _, outputs in servable.runs] == [("serving_default", ("z",))]
+
+
+def test_a_session_run_needs_a_runtime_that_has_one(tmp_path: Path) -> None:
+    write_logs(tmp_path, session_run_log())
+    assert "runtime has not" in refusal(tmp_path, error=Unimplemented)
+
+
+def test_every_batch_size_is_run_with_rows_repeated_or_cut(tmp_path: Path) -> None:
+    servable = Recorder()
+    write_logs(tmp_path, predict_log())
+    replay(tmp_path, servable=servable, batch_sizes=(2, 4))
+    assert [inputs["x"].tolist() for _, inputs, _ in servable.runs] == [
+        [1, 2, 5],
+        [1, 2],
+        [1, 2, 5, 1],
+    ]
+
+
+@pytest.mark.parametrize("shape", [(3,), ()])
+def test_inputs_of_a_fixed_size_stay_as_they_are(tmp_path: Path, shape: tuple[int, ...]) -> None:
+    servable = Recorder()
+    fixed = TensorSpec(DataType.FLOAT, shape)
+    servable.signatures["serving_default"] = Signature({"x": fixed}, {"y": FLOAT})
+    write_logs(tmp_path, predict_log())
+    replay(tmp_path, servable=servable, batch_sizes=(2, 4))
+    assert [inputs["x"].tolist() for _, inputs, _ in servable.runs] == [[1, 2, 5]]
+
+
+def test_several_threads_replay_every_record_once(tmp_path: Path) -> None:
+    servable = Recorder()
+    write_logs(tmp_path, *[predict_log(outputs=("y",)), predict_log(outputs=("z",))] * 20)
+    (event,) = replay(tmp_path, servable=servable, num_threads=4)
+    assert event.num_records == 40
+    assert sorted(outputs for _, _, outputs in servable.runs) == [("y",)] * 20 + [("z",)] * 20
+
+
+def test_an_error_in_one_of_several_threads_fails_the_load(tmp_path: Path) -> None:
+    write_logs(tmp_path, *[predict_log()] * 20)
+    servable = Recorder(error=Unavailable("device lost"))
+    text = refusal(tmp_path, error=Unavailable, servable=servable, num_threads=4)
+    assert text == "device lost"
+
+
 def test_a_record_of_no_kind_is_counted_only(tmp_path: Path) -> None:
     servable = Recorder()
     write(tmp_path, records=[b""])
@@ -164,7 +278,7 @@ def test_kinds_that_cannot_be_replayed(tmp_path: Path, kind: str, number: int) -
     log = Log()
     getattr(log, kind).SetInParent()
     write_logs(tmp_path, log)
-    text = refusal(tmp_path, error=Unimplemented)
+    text = refusal(tmp_path, error=Unimplemented, is_session_run_refused=True)
     assert text == f"Unsupported log_type for warmup: {number}"
 
 
@@ -177,7 +291,7 @@ def test_when_disabled_the_file_is_not_even_read(tmp_path: Path) -> None:
     assert replay(tmp_path, servable=Recorder(), is_enabled=False) == []
 
 
-@pytest.mark.parametrize(("iterations", "num_runs"), [(1, 2), (3, 6), (0, 2), (-1, 2)])
+@pytest.mark.parametrize(("iterations", "num_runs"), [(1, 2), (3, 6), (0, 0)])
 def test_iterations(tmp_path: Path, iterations: int, num_runs: int) -> None:
     servable = Recorder()
     write_logs(tmp_path, predict_log(outputs=("y",)), predict_log(outputs=("z",)))

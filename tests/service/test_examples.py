@@ -19,12 +19,19 @@ from aspira.contracts.examples import (
     Regressions,
 )
 from aspira.contracts.identity import ModelName, ModelSpec, ServableId, Version
-from aspira.contracts.signatures import CLASSIFY_METHOD, PREDICT_METHOD, REGRESS_METHOD, Signature
+from aspira.contracts.signatures import (
+    CLASSIFY_METHOD,
+    PREDICT_METHOD,
+    REGRESS_METHOD,
+    Signature,
+    SignatureTable,
+)
 from aspira.contracts.tensors import Tensor, Tensors
 from aspira.service.examples import classify, multi_inference, regress
 from aspira.service.inference import InferenceService
 from example_toys import (
     OUTPUTS,
+    SIGNATURES,
     VERSION,
     FixedServable,
     M,
@@ -360,6 +367,39 @@ def test_several_signatures_answer_in_the_order_of_their_tasks() -> None:
         ("serving_default", [b"one", b"two"]),
         ("labels", [b"one", b"two"]),
     ]
+
+
+class JointServable(FixedServable):
+    """A runtime that can run several signatures as one."""
+
+    def __init__(self) -> None:
+        super().__init__(SignatureTable(SIGNATURES))
+
+    def run(self, signature_name: str, *, inputs: Tensors, outputs: tuple[str, ...]) -> Tensors:
+        self.runs.append((signature_name, [*inputs], outputs))
+        return {alias: OUTPUTS[alias.rpartition("/")[2]] for alias in outputs}
+
+
+def test_several_signatures_are_one_run_where_the_runtime_can() -> None:
+    servable = JointServable()
+
+    async def scenario(inference: InferenceService) -> None:
+        asked = tasks(task("regress", method=REGRESS_METHOD), task("labels"), task("scores"))
+        regressed, labels, scores = await multi_inference(inference, request=asked)
+        assert regressed.result[0].tolist() == floats(2.5, 1 / 3).tolist()
+        assert labels.result[0].tolist() == OUTPUTS["classes"].tolist()
+        assert scores.result[1].tolist() == OUTPUTS["scores"].tolist()
+        assert [r.signature_name for r in (regressed, labels, scores)] == [
+            "regress",
+            "labels",
+            "scores",
+        ]
+        assert regressed.run_s == labels.run_s == scores.run_s > 0
+
+    play(scenario, servable=servable)
+    ((_, inputs, outputs),) = servable.runs
+    assert inputs == ["regress/inputs", "labels/inputs", "scores/inputs"]
+    assert outputs == ("regress/outputs", "labels/classes", "scores/scores")
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ import pytest
 
 from aspira.batching.loader import BatchingLoader
 from aspira.batching.servable import BatchedServable
+from aspira.contracts.clock import SystemClock
 from aspira.contracts.errors import (
     DeadlineExceeded,
     FailedPrecondition,
@@ -61,7 +62,9 @@ def play(scenario: Callable[[InferenceService], Awaitable[None]]) -> None:
         manager.aspire(Aspired(M, {Version(1): Path("/m/1"), Version(2): Path("/m/2")}))
         await manager.wait_until(lambda: all(s.state.value == "ready" for s in manager.statuses(M)))
         labels = {M: {STABLE: Version(1), VersionLabel("gone"): Version(9)}}
-        await scenario(InferenceService(manager, router=Router(RoutingTable(labels))))
+        await scenario(
+            InferenceService(manager, router=Router(RoutingTable(labels)), clock=SystemClock())
+        )
         await manager.stop()
 
     asyncio.run(act())

@@ -6,7 +6,7 @@ from tensorflow_serving.config import model_server_config_pb2
 
 from aspira.contracts.errors import FailedPrecondition, InvalidArgument
 from aspira.contracts.identity import ModelName
-from aspira.lifecycle.filesystem_source import MonitoredModel
+from aspira.lifecycle.listing import MonitoredModel
 from aspira.lifecycle.version_choice import All, Latest, Specific, VersionPolicy
 from aspira.service.model_config import (
     ModelConfig,

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from aspira.contracts.clock import SystemClock
 from aspira.contracts.errors import (
     DataLoss,
     FailedPrecondition,
@@ -15,7 +16,8 @@ from aspira.contracts.errors import (
 )
 from aspira.contracts.events import EventBus
 from aspira.contracts.identity import ModelName, ModelSpec, Version, VersionLabel
-from aspira.lifecycle.filesystem_source import FilesystemSource, MonitoredModel
+from aspira.lifecycle.filesystem_source import FilesystemSource
+from aspira.lifecycle.listing import MonitoredModel
 from aspira.lifecycle.manager import Manager
 from aspira.lifecycle.options import LifecycleOptions
 from aspira.lifecycle.version_choice import All, VersionPolicy
@@ -24,6 +26,7 @@ from aspira.routing.table import RoutingTable
 from aspira.service.inference import InferenceService, Router
 from aspira.service.model_config import ModelConfig, ModelConfigs
 from aspira.service.models import WIRE_STATES, ModelsService
+from aspira.service.options import ServiceOptions
 from aspira.testing.toy_servable import ToyServable
 from fake_loaders import FakeLoaders, make_id
 
@@ -40,20 +43,30 @@ AN_HOUR_S = 3600.0
 class Shop:
     """A models service over real directories and fake loaders."""
 
-    def __init__(self, base: Path, *, options: LifecycleOptions, allow_labels: bool) -> None:
+    def __init__(
+        self,
+        base: Path,
+        *,
+        options: LifecycleOptions,
+        allow_labels: bool,
+        service: ServiceOptions,
+    ) -> None:
         self.base = base
         self.loaders = FakeLoaders()
         events = EventBus()
         self.manager = Manager[Any](self.loaders, options=options, events=events)
-        self.source = FilesystemSource(self.manager.aspire, events=events, poll_interval_s=0)
+        self.source = FilesystemSource(self.manager.aspire, events=events, options=options)
         router = Router(RoutingTable())
-        self.inference = InferenceService(self.manager, router=router)
+        self.inference = InferenceService(
+            self.manager, router=router, clock=SystemClock(), options=service
+        )
         self.models = ModelsService(
             self.manager,
             source=self.source,
-            router=router,
             inference=self.inference,
             allow_labels_for_unavailable=allow_labels,
+            options=service,
+            events=events,
         )
 
     def write(self, name: str, *versions: int) -> None:
@@ -90,13 +103,18 @@ def play(
     base: Path,
     allow_labels: bool = False,
     max_num_load_retries: int = 0,
+    service: ServiceOptions | None = None,
 ) -> None:
     options = LifecycleOptions(
-        max_num_load_retries=max_num_load_retries, load_retry_interval_s=AN_HOUR_S
+        poll_interval_s=0,
+        max_num_load_retries=max_num_load_retries,
+        load_retry_interval_s=AN_HOUR_S,
     )
 
     async def act() -> None:
-        shop = Shop(base, options=options, allow_labels=allow_labels)
+        shop = Shop(
+            base, options=options, allow_labels=allow_labels, service=service or ServiceOptions()
+        )
         await scenario(shop)
         await shop.source.stop()
         await shop.manager.stop()

@@ -72,6 +72,27 @@ def test_the_first_signal_lets_requests_finish(
         assert "Done unloading servable version {name: default version: 1}" in server.output()
 
 
+@pytest.mark.parametrize(
+    ("listener", "number", "status"),
+    [("envoy", signal.SIGTERM, 143), ("portable", signal.SIGINT, 130)],
+)
+def test_as_the_original_the_first_signal_ends_everything(
+    listener: str, number: signal.Signals, status: int, base_path: Path, tmp_path: Path
+) -> None:
+    flags = (f"--listener={listener}", "--compat=strict", f"--model_base_path={base_path}")
+    with ServerProcess(*flags, log=tmp_path / "log") as server:
+        children = server.children()
+        with grpc.insecure_channel(server.grpc_target) as channel:
+            stub = prediction_service_pb2_grpc.PredictionServiceStub(channel)
+            pending = stub.Predict.future(count_request(1_000_000), timeout=60)
+            wait_until_counting(server)
+            server.signal(number)
+            assert server.wait() == status
+            assert pending.code() is grpc.StatusCode.UNAVAILABLE
+        assert "Shutting down" not in server.output()
+        assert all(wait_gone(child) for child in children)
+
+
 @LISTENERS
 def test_a_request_that_outlasts_the_grace_period_is_cut(
     listener: str, base_path: Path, tmp_path: Path

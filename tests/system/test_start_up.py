@@ -1,5 +1,6 @@
 """What a user sees when a server starts, or will not."""
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -72,6 +73,48 @@ def test_a_port_that_is_taken(listener: str, base_path: Path, tmp_path: Path) ->
     assert status == 255
     assert f"port {port}" in said
     assert "Traceback" not in said
+
+
+@pytest.mark.parametrize("listener", ["envoy", "portable"])
+def test_as_the_original_it_ends_when_a_model_fails(listener: str, tmp_path: Path) -> None:
+    base_path = tmp_path / "broken"
+    write_half_plus_two(base_path / "1")
+    (base_path / "1" / "saved_model.pb").write_bytes(b"no graph")
+    server = ServerProcess(
+        f"--listener={listener}",
+        "--compat=strict",
+        f"--model_base_path={base_path}",
+        "--max_num_load_retries=0",
+        log=tmp_path / "log",
+        command="tensorflow_model_server",
+    )
+    status, said = run_to_end(server)
+    assert status == 255
+    assert (
+        "Failed to start server. Error: UNKNOWN: 1 servable(s) did not become available: "
+        "{{name: default version: 1} due to error: DATA_LOSS: "
+    ) in said
+    assert "Running gRPC ModelServer" not in said
+
+
+def test_as_the_original_it_opens_its_ports_when_all_models_are_there(
+    base_path: Path, tmp_path: Path
+) -> None:
+    missing = tmp_path / "missing"
+    server = ServerProcess("--compat=strict", f"--model_base_path={missing}", log=tmp_path / "log")
+    server.start()
+    try:
+        assert server.wait_for_line(f"Could not find base path {missing}")
+        with pytest.raises(requests.ConnectionError):
+            requests.get(server.rest_url, timeout=30)
+        shutil.copytree(base_path, missing)
+        assert server.wait_for_line("Exporting HTTP/REST API")
+        url = f"{server.rest_url}/v1/models/default:predict"
+        answer = requests.post(url, json={"instances": [1.0]}, timeout=30)
+        assert answer.json() == {"predictions": [2.5]}
+        assert requests.get(f"{server.rest_url}/readyz", timeout=30).status_code == 404
+    finally:
+        server.kill()
 
 
 def test_the_drop_in_command_tolerates_unknown_flags(base_path: Path, tmp_path: Path) -> None:

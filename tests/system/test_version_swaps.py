@@ -92,6 +92,28 @@ def test_a_broken_version_leaves_the_old_one_serving(
         wait_serving_only(server, 3)
 
 
+@pytest.mark.parametrize("marker", ["", "_READY"])
+def test_a_version_that_is_written_in_place_is_loaded_once_it_is_whole(
+    marker: str, versions: Path, tmp_path: Path
+) -> None:
+    base_path = tmp_path / "model"
+    base_path.mkdir()
+    publish(1, versions=versions, base_path=base_path)
+    (base_path / "1" / "_READY").touch()
+    flags = (f"--model_base_path={base_path}", f"--version_ready_marker={marker}")
+    with ServerProcess(*flags, log=tmp_path / "log") as server:
+        (base_path / "2").mkdir()
+        shutil.copyfile(versions / "2" / "saved_model.pb", base_path / "2" / "saved_model.pb")
+        assert server.wait_for_line("Not loading servable version {name: default version: 2}: it")
+        (base_path / "2" / "variables").mkdir()
+        for file in (versions / "2" / "variables").iterdir():
+            shutil.copyfile(file, base_path / "2" / "variables" / file.name)
+        if marker:
+            (base_path / "2" / marker).touch()
+        wait_serving_only(server, 2)
+        assert " failed: " not in server.output()
+
+
 def test_a_model_directory_that_vanishes_unloads_nothing(versions: Path, tmp_path: Path) -> None:
     base_path = tmp_path / "model"
     base_path.mkdir()

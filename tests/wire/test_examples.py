@@ -103,10 +103,10 @@ def test_requests(request_class: Any) -> None:
     message.model_spec.version.value = 3
     message.model_spec.signature_name = "s"
     message.input.example_list.examples.append(example(a=1))
-    spec, examples, deadline = decode_examples_request(message, deadline=7.0)
+    spec, examples, deadline, priority = decode_examples_request(message, deadline=7.0, priority=2)
     assert spec == ModelSpec(ModelName("m"), version=Version(3), signature_name="s")
     assert [example_pb2.Example.FromString(one) for one in examples] == [example(a=1)]
-    assert deadline == 7.0
+    assert (deadline, priority) == (7.0, 2)
 
 
 @pytest.mark.parametrize(
@@ -134,13 +134,15 @@ def test_requests_of_several_tasks() -> None:
         ],
         input=input_pb2.Input(example_list=input_pb2.ExampleList(examples=[example(a=1)])),
     )
-    tasks, examples, deadline = decode_multi_inference_request(message, deadline=None)
+    tasks, examples, deadline, priority = decode_multi_inference_request(
+        message, deadline=None, priority=-1
+    )
     assert tasks == (
         InferenceTask(ModelSpec(M, label=VersionLabel("stable")), CLASSIFY_METHOD),
         InferenceTask(ModelSpec(ModelName("")), ""),
     )
     assert len(examples) == 1
-    assert deadline is None
+    assert (deadline, priority) == (None, -1)
 
 
 def respond(result: ExamplesResult, *, signature_name: str = "s") -> ExamplesResponse[Any]:

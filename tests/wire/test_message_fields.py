@@ -1,5 +1,6 @@
 import pytest
 from google.protobuf import descriptor_pool
+from tensorflow.core.example import example_pb2
 
 from aspira.wire.message_fields import MessageField, make_message, make_message_classes
 from aspira.wire.text_format import parse_text
@@ -43,3 +44,15 @@ def test_all_classes_of_a_file_go_together_in_the_package_that_is_named() -> Non
     outer = classes["Outer"](inner=classes["Inner"](text="a"))
     assert outer.DESCRIPTOR.full_name == "other.Outer"
     assert outer.SerializeToString() == b"\x0a\x03\x1a\x01a"
+
+
+def test_a_message_may_be_made_of_those_of_other_files() -> None:
+    message = make_message(
+        "Outer",
+        messages={"Outer": (MessageField("example", 1, "tensorflow.Example"),)},
+        dependencies=(example_pb2.DESCRIPTOR,),
+    )
+    text = "example { features { feature { key: 'x' value { int64_list { value: 7 } } } } }"
+    parse_text(text, into=message, origin="file")
+    example = example_pb2.Example.FromString(message.example.SerializeToString())
+    assert list(example.features.feature["x"].int64_list.value) == [7]

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from aspira.batching.context import BatchingContext
 from aspira.batching.options import BatchingOptions
-from aspira.batching.parameters import ParametersFinder
+from aspira.batching.parameters import FindParameters
 from aspira.batching.servable import BatchedServable
 from aspira.contracts.identity import ServableId
 from aspira.contracts.servable import Loader, Servable
@@ -20,7 +20,7 @@ class BatchingLoader:
         servable_id: ServableId,
         directory: Path,
         options: BatchingOptions,
-        finder: ParametersFinder,
+        finder: FindParameters,
         context: BatchingContext,
     ) -> None:
         self._loader = loader

@@ -32,6 +32,9 @@ class BatchingOptions:
     parameters_file: str = ""
     """A text BatchingParameters for all models."""
 
+    parameters: str = ""
+    """A text BatchingParameters for all models, in place of the file."""
+
     is_per_model: bool = False
     """Each version is batched as the file `batching_params.pbtxt` beside it says, or not at all."""
 

@@ -3,12 +3,12 @@
 import dataclasses
 import logging
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from aspira.batching.options import BatchingOptions, BatchingParameters, count_cpus
 from aspira.contracts.errors import InvalidArgument
 from aspira.wire.batching_parameters import make_batching_parameters
-from aspira.wire.text_format import parse_text_file
+from aspira.wire.text_format import parse_text, parse_text_file
 
 PER_MODEL_FILE = "batching_params.pbtxt"
 
@@ -92,8 +92,20 @@ def _check(parameters: BatchingParameters, *, timeout_micros: int) -> None:
         )
 
 
+class FindParameters(Protocol):
+    """Says how a version is batched. Reads files, so it is asked on a load thread."""
+
+    def find(self, version_directory: Path) -> BatchingParameters | None:
+        """The parameters of a version; None if each of its requests is a run of its own.
+
+        Raises:
+            ServingError: the version's own file cannot be used.
+        """
+        ...
+
+
 class ParametersFinder:
-    """Says how a version is batched. Reads files, so it is asked on a load thread.
+    """What the flags, their file and each version's own file say.
 
     Raises:
         ServingError: the file for all models cannot be used.
@@ -104,11 +116,7 @@ class ParametersFinder:
         self._for_all = self._read_for_all()
 
     def find(self, version_directory: Path) -> BatchingParameters | None:
-        """The parameters of a version; None if each of its requests is a run of its own.
-
-        Raises:
-            ServingError: the version's own file cannot be used.
-        """
+        """See `FindParameters.find`."""
         if self._for_all is None or not self._options.is_per_model:
             return self._for_all
         path = version_directory / PER_MODEL_FILE
@@ -122,6 +130,10 @@ class ParametersFinder:
     def _read_for_all(self) -> BatchingParameters | None:
         if not self._options.is_on:
             return None
+        if self._options.parameters:
+            message = make_batching_parameters()
+            parse_text(self._options.parameters, into=message, origin="batching_parameters")
+            return decode_batching_parameters(message)
         if not self._options.parameters_file:
             return BatchingParameters()
         return read_batching_parameters(Path(self._options.parameters_file))

@@ -1,8 +1,12 @@
 """Every flag of a server, in TensorFlow Serving's order, then ours."""
 
+from collections.abc import Callable
+
 from aspira.batching.options import BatchingMode
 from aspira.cli.flags import Flag
+from aspira.compat import BETTER, STRICT
 from aspira.frontends.listeners.channel_arguments import split_channel_arguments
+from aspira.runtimes.accelerator_options import ACCELERATORS, PRECISIONS
 
 _MICROS = 1e-6
 _MILLIS = 1e-3
@@ -18,14 +22,42 @@ def _choose_batching(text: str) -> str:
     return BatchingMode(text).value
 
 
-def _split_tags(text: str) -> tuple[str, ...]:
-    return tuple(tag.strip() for tag in text.split(",") if tag.strip())
+def _split_list(text: str) -> tuple[str, ...]:
+    return tuple(item.strip() for item in text.split(",") if item.strip())
+
+
+def _split_sizes(text: str) -> tuple[int, ...]:
+    sizes = tuple(int(item) for item in _split_list(text))
+    if any(size < 1 for size in sizes):
+        raise ValueError(text)
+    return sizes
+
+
+def _choose_compat(text: str) -> str:
+    if text not in {BETTER, STRICT}:
+        raise ValueError(text)
+    return text
 
 
 def _choose_mixed_precision(text: str) -> str:
     if text not in {"", "bfloat16"}:
         raise ValueError(text)
     return text
+
+
+def _choose(*choices: str) -> Callable[[str], str]:
+    def choose(text: str) -> str:
+        if text not in choices:
+            raise ValueError(text)
+        return text
+
+    return choose
+
+
+def _not_negative(value: int) -> int:
+    if value < 0:
+        raise ValueError(value)
+    return value
 
 
 def server_flags(*, default_rest_port: int) -> tuple[Flag, ...]:
@@ -104,14 +136,20 @@ def _runtime_flags() -> tuple[Flag, ...]:
              "Threads within an op. 0 means automatic."),
         Flag("tensorflow_inter_op_parallelism", "tensorflow.inter_op_parallelism", 0,
              "Threads across ops. 0 means automatic."),
+        Flag("platform_config_file", "process.platform_config_file", "",
+             "A text PlatformConfigMap. If set, TensorFlow Serving's flags about sessions,"
+             " batching, TFLite and warm-up are ignored."),
         Flag("per_process_gpu_memory_fraction", "tensorflow.gpu_memory_fraction", 0.0,
              "Share of GPU memory to take. 0 means TensorFlow's default."),
         Flag("prefer_tflite_model", "litert.is_preferred", default=False,
              help="Serve model.tflite of a version directory where there is one."),
         Flag("num_tflite_pools", "litert.num_pools", 0,
              "Interpreters of a TFLite model. 0 means one per CPU."),
+        Flag("num_tflite_interpreters_per_pool", "litert.num_interpreters_per_pool", 1,
+             "More than 1 batches the requests of TFLite models: this many runs make up the "
+             "largest request."),
         Flag("saved_model_tags", "tensorflow.saved_model_tags", "serve",
-             "Comma-separated tags of the MetaGraph to load.", _split_tags),
+             "Comma-separated tags of the MetaGraph to load.", _split_list),
         Flag("mixed_precision", "tensorflow.mixed_precision", "",
              "bfloat16 lets TensorFlow compute in it where that is safe.", _choose_mixed_precision),
         Flag("enable_model_warmup", "warmup.is_enabled", default=True,
@@ -125,6 +163,7 @@ def _runtime_flags() -> tuple[Flag, ...]:
 
 def _own_flags() -> tuple[Flag, ...]:
     return (
+        *_accelerator_flags(),
         Flag("host", "listener.host", "",
              "Address to listen on. Empty means all interfaces."),
         Flag("admin_port", "admin.port", 0,
@@ -133,8 +172,22 @@ def _own_flags() -> tuple[Flag, ...]:
              "Address to listen on for admin_port. Empty means that of the other ports."),
         Flag("listener", "process.listener", "auto",
              "envoy, portable, or auto: envoy where it can run.", _choose_listener),
+        Flag("compat", "process.compat", BETTER,
+             "strict brings back what TensorFlow Serving does where this server does better; "
+             "docs/compatibility.md lists it. Flags given beside it win.", _choose_compat),
+        Flag("version_ready_marker", "lifecycle.ready_marker", "",
+             "Name of a file in each version directory that says it is complete. Empty: a "
+             "directory is complete once its files do not change any longer."),
         Flag("shutdown_grace_seconds", "process.shutdown_grace_s", 25.0,
              "How long requests in flight may go on after SIGTERM or SIGINT."),
+        Flag("custom_op_libraries", "tensorflow.custom_op_libraries", "",
+             "Comma-separated paths of shared libraries with TensorFlow ops that models need.",
+             _split_list),
+        Flag("warmup_batch_sizes", "warmup.batch_sizes", "",
+             "Comma-separated numbers of rows. Each warm-up record is also run with its inputs"
+             " repeated or cut to each of them.", _split_sizes),
+        Flag("enable_all_batch_sizes_warmup", "warmup.is_for_all_batch_sizes", default=False,
+             help="The same with every size that a batch may have; needs batching."),
         Flag("num_run_threads", "batching.num_threads", 0,
              "Runs of one model version that may go on at once. 0 means as many as the batching "
              "parameters say, or one per CPU."),
@@ -154,4 +207,30 @@ def _own_flags() -> tuple[Flag, ...]:
              "How long streams of a language model's replaced version may go on."),
         Flag("stream_keep_alive_seconds", "language_models.keep_alive_s", 10.0,
              "Silence in a token stream after which a comment shows that it goes on."),
+    )  # fmt: skip
+
+
+def _accelerator_flags() -> tuple[Flag, ...]:
+    return (
+        Flag("accelerator", "accelerator.kind", "tensorflow",
+             "What serves SavedModels: tensorflow; auto: per signature OpenVINO (CPU) where its "
+             "answers agree and it is faster; openvino, xla: these wherever answers agree.",
+             _choose(*ACCELERATORS)),
+        Flag("precision", "accelerator.precision", "f32",
+             "What OpenVINO computes in: f32, bf16, or int8 calibrated with recorded requests.",
+             _choose(*PRECISIONS)),
+        Flag("calibration_file", "accelerator.calibration_file", "",
+             "PredictionLog records for int8. Empty means each version's own warm-up file."),
+        Flag("accelerator_batch_sizes", "accelerator.batch_sizes", "1,2,4,8,16",
+             "Batch sizes to compile for before a version is published, unless its batching names "
+             "allowed ones; XLA fills up to them, and leaves larger batches to TensorFlow.",
+             _split_sizes),
+        Flag("openvino_num_streams", "accelerator.num_streams", 0,
+             "Runs of a signature that OpenVINO does at once, sharing the CPUs. 0 means one.",
+             _not_negative),
+        Flag("compile_cache_dir", "accelerator.cache_dir", "",
+             "Where compiled models are kept. Empty means aspira/compiled in the user's cache."),
+        Flag("compile_cache_max_megabytes", "accelerator.cache_max_bytes", 4096,
+             "Size of what is kept there; the oldest goes first. 0 keeps nothing.",
+             lambda megabytes: _not_negative(megabytes) << 20),
     )  # fmt: skip

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any, Protocol, TypeVar
 
+from aspira.compat import STRICT, restore_original
 from aspira.contracts.errors import InvalidArgument
 from aspira.settings import Settings
 
@@ -54,19 +55,21 @@ class ParsedFlags:
 def parse_flags(
     arguments: Iterable[str], *, flags: tuple[Flag, ...], settings: Settings
 ) -> ParsedFlags:
-    """`settings` with the flags' values put in.
+    """`settings` with the flags' values put in, after what `--compat=strict` stands for.
 
     Raises:
         InvalidArgument: a known flag with a value that does not fit.
     """
     unknown: list[str] = []
+    values: list[tuple[Flag, Any]] = []
     for argument, flag, text in match_flags(arguments, flags=flags):
         if flag is None:
             unknown.append(argument)
         else:
-            value = parse_value(text, flag=flag, convert=flag.convert)
-            settings = _put(settings, flag=flag, value=value)
-    return ParsedFlags(settings, tuple(unknown))
+            values.append((flag, parse_value(text, flag=flag, convert=flag.convert)))
+    if _apply(values, settings=settings).process.compat == STRICT:
+        settings = restore_original(settings)
+    return ParsedFlags(_apply(values, settings=settings), tuple(unknown))
 
 
 def match_flags(
@@ -147,6 +150,8 @@ _PARSERS: MappingProxyType[str, Callable[[str], Any]] = MappingProxyType(
 )
 
 
-def _put(settings: Settings, *, flag: Flag, value: Any) -> Settings:
-    group, _, field = flag.setting.partition(".")
-    return replace(settings, **{group: replace(getattr(settings, group), **{field: value})})
+def _apply(values: Iterable[tuple[Flag, Any]], *, settings: Settings) -> Settings:
+    for flag, value in values:
+        group, _, field = flag.setting.partition(".")
+        settings = replace(settings, **{group: replace(getattr(settings, group), **{field: value})})
+    return settings

@@ -78,16 +78,6 @@ FOREIGN_FLAGS: tuple[ForeignFlag, ...] = (
         "skip_initialize_tpu", default=False, reason="no TPU is initialized in the first place"
     ),
     _unsupported(
-        "num_tflite_interpreters_per_pool",
-        default=1,
-        reason="a pool holds one interpreter; more would be batching",
-    ),
-    _unsupported(
-        "platform_config_file",
-        default="",
-        reason="sessions, tags and warm-up are set by their own flags",
-    ),
-    _unsupported(
         "thread_pool_factory_config_file",
         default="",
         reason="there are no factories of thread pools, as in the original's own binary",

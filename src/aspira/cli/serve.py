@@ -8,7 +8,7 @@ from collections.abc import Awaitable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from aspira.cli.signals import EXIT_FORCED, ShutdownSignals, end_on_signals
+from aspira.cli.signals import ShutdownSignals, end_on_signals
 from aspira.cli.supervisor import Supervisor, draining_text, stopped_text
 from aspira.contracts.errors import FailedPrecondition, ServingError
 from aspira.frontends.listeners.channel_arguments import unknown_to_envoy
@@ -19,6 +19,12 @@ from aspira.frontends.listeners.options import (
     check_ports_free,
 )
 from aspira.frontends.listeners.tls import Tls, read_tls
+from aspira.runtimes.accelerator_options import (
+    AUTO,
+    INSTALL_OPENVINO,
+    AcceleratorOptions,
+    has_openvino,
+)
 from aspira.settings import ListenerKind, Settings, check_settings
 
 if TYPE_CHECKING:
@@ -35,6 +41,7 @@ def serve(settings: Settings, *, greeting: str = "") -> int:
     try:
         check_settings(settings)
         tls = read_tls(settings.listener.ssl_config_file)
+        _report_missing_accelerator(settings.accelerator)
         _check_ports_free(settings)
         if choose_listener(settings.process.listener) is ListenerKind.PORTABLE:
             return asyncio.run(_run_portable(settings, greeting=greeting, tls=tls))
@@ -82,7 +89,7 @@ async def _run_portable(settings: Settings, *, greeting: str, tls: Tls | None) -
     from aspira.app import open_server
     from aspira.frontends.listeners.portable import PortableListener
 
-    signals = ShutdownSignals(lambda: os._exit(EXIT_FORCED))
+    signals = ShutdownSignals(os._exit, is_drained=settings.process.is_drained)
     stopping = asyncio.ensure_future(signals.wait())
     starting = asyncio.ensure_future(_start(open_server(settings)))
     await asyncio.wait({starting, stopping}, return_when=asyncio.FIRST_COMPLETED)
@@ -119,6 +126,11 @@ async def _start(opening: Awaitable["Server"]) -> "Server":
     server = await opening
     await server.start()
     return server
+
+
+def _report_missing_accelerator(options: AcceleratorOptions) -> None:
+    if options.kind == AUTO and not has_openvino():
+        report(f"WARNING: --accelerator=auto serves with TensorFlow alone. {INSTALL_OPENVINO}")
 
 
 def _report_unknown_to_envoy(options: ListenerOptions) -> None:

@@ -6,6 +6,7 @@ import signal
 from collections.abc import Callable
 
 EXIT_FORCED = 130
+_SHELL_STATUS = 128
 _SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 
@@ -16,20 +17,27 @@ def end_on_signals() -> None:
 
 
 class ShutdownSignals:
-    """Installed on the running loop, so that it works for process 1 too."""
+    """Installed on the running loop, so that it works for process 1 too.
 
-    def __init__(self, on_second: Callable[[], None]) -> None:
-        self._on_second = on_second
+    `end_at_once` gets the exit status. Unless `is_drained`, it is called at the first signal.
+    """
+
+    def __init__(self, end_at_once: Callable[[int], None], *, is_drained: bool) -> None:
+        self._end_at_once = end_at_once
+        self._is_drained = is_drained
         self._requested = asyncio.Event()
         loop = asyncio.get_running_loop()
         for number in _SIGNALS:
-            loop.add_signal_handler(number, self._take)
+            loop.add_signal_handler(number, self._take, number)
 
     async def wait(self) -> None:
         """Return at the first signal."""
         await self._requested.wait()
 
-    def _take(self) -> None:
+    def _take(self, number: signal.Signals) -> None:
+        if not self._is_drained:
+            # What a shell says of a program that the signal has killed.
+            self._end_at_once(_SHELL_STATUS + number)
         if self._requested.is_set():
-            self._on_second()
+            self._end_at_once(EXIT_FORCED)
         self._requested.set()

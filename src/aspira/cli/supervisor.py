@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from aspira.cli.signals import EXIT_FORCED, ShutdownSignals
+from aspira.cli.signals import ShutdownSignals
 from aspira.contracts.errors import ServingError
 from aspira.frontends.listeners.envoy import EnvoyServer, describe_exit, make_command
 from aspira.frontends.listeners.tls import Tls
@@ -43,7 +43,7 @@ class Supervisor:
         Raises:
             ServingError: the first start failed. Later ones are tried again.
         """
-        signals = ShutdownSignals(self._end_at_once)
+        signals = ShutdownSignals(self._end_at_once, is_drained=self._settings.process.is_drained)
         stopping = asyncio.ensure_future(signals.wait())
         try:
             server = await self._start(stopping)
@@ -117,11 +117,11 @@ class Supervisor:
         self._report(stopped_text(is_clean=is_clean))
         return 0
 
-    def _end_at_once(self) -> None:
+    def _end_at_once(self, status: int) -> None:
         if self._server is not None:
             self._server.kill_now()
         shutil.rmtree(self._directory, ignore_errors=True)
-        os._exit(EXIT_FORCED)
+        os._exit(status)
 
 
 def draining_text(grace_s: float) -> str:

@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 from aspira.contracts.errors import Code, ServingError
 from aspira.contracts.identity import ServableId
+from aspira.contracts.servable import SignatureRuntime
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,6 +16,43 @@ class VersionStateChanged:
     servable_id: ServableId
     state: str
     error: ServingError | None = None
+    previous_state: str | None = None
+    """Of this life of it; None at its begin. Two lives may overlap: one replaces the other."""
+
+
+@dataclass(frozen=True, slots=True)
+class VersionRetired:
+    """A version has ended, or failed, and nobody wants it any longer. `path` was its directory."""
+
+    servable_id: ServableId
+    path: str
+
+
+@dataclass(frozen=True, slots=True)
+class VersionPending:
+    """A version was seen that is not loaded yet. Published when the reason changes."""
+
+    servable_id: ServableId
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigApplying:
+    """A configuration of these models is being put in force."""
+
+    model_names: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigApplied:
+    """It is in force, and its new models are settled."""
+
+
+@dataclass(frozen=True, slots=True)
+class ModelRemoved:
+    """A model is configured no longer."""
+
+    model_name: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,12 +98,56 @@ class RecordingEnded:
     num_records: int
 
 
+@dataclass(frozen=True, slots=True)
+class WarmupRunEnded:
+    """A run of a warm-up record succeeded. `api` is as in `RequestEnded`."""
+
+    model_name: str
+    api: str
+    duration_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class RuntimeChosen:
+    """It was decided what serves a signature of the version directory `path`."""
+
+    path: str
+    signature_name: str
+    choice: SignatureRuntime
+
+
+@dataclass(frozen=True, slots=True)
+class RuntimesReleased:
+    """The version of the directory `path`, for which runtimes were chosen, was unloaded."""
+
+    path: str
+
+
+@dataclass(frozen=True, slots=True)
+class AcceleratorProblem:
+    """An accelerator of the version directory `path` did not do its part; answers are right."""
+
+    path: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class CompiledAfterReady:
+    """A request of a published version had to wait for a compiler. It never should."""
+
+    path: str
+    signature_name: str
+
+
 class RequestEnded(NamedTuple):
     """A request got its one answer. `version` is None where none was chosen.
 
     `entrypoint` is `grpc` or `rest`. `api` is `predict`, `classify` or `regress`, over gRPC also
     `multi_inference`. Over REST it is empty for all that is no inference: status, metadata, and
     what cannot be routed; gRPC's questions about models are not published.
+
+    `run_s` is how long the model's run took, its wait in the queue included; None where there was
+    none that succeeded. `num_examples` is how many examples a `multi_inference` was about.
     """
 
     model_name: str
@@ -74,6 +156,8 @@ class RequestEnded(NamedTuple):
     entrypoint: str
     code: Code
     duration_s: float
+    run_s: float | None = None
+    num_examples: int = 0
 
 
 class BatchEnded(NamedTuple):
@@ -129,11 +213,21 @@ class GenerationEnded(NamedTuple):
 GenerationEvent = GenerationStepEnded | GenerationEnded
 LifecycleEvent = (
     VersionStateChanged
+    | VersionRetired
+    | VersionPending
+    | ConfigApplying
+    | ConfigApplied
+    | ModelRemoved
     | LoadAttemptFailed
     | SourceProblem
     | WarmupFinished
     | RecordingStarted
     | RecordingEnded
+    | WarmupRunEnded
+    | RuntimeChosen
+    | RuntimesReleased
+    | AcceleratorProblem
+    | CompiledAfterReady
 )
 
 

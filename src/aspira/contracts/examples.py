@@ -6,16 +6,23 @@ from aspira.contracts.errors import InvalidArgument
 from aspira.contracts.identity import ModelSpec, ServableId
 from aspira.contracts.tensors import Tensor
 
+CLASSES_OUTPUT = "classes"
+SCORES_OUTPUT = "scores"
+VALUES_OUTPUT = "outputs"
+CLASSIFICATION_OUTPUTS = (CLASSES_OUTPUT, SCORES_OUTPUT)
+REGRESSION_OUTPUTS = (VALUES_OUTPUT,)
+
 
 class ExamplesRequest(NamedTuple):
     """One signature asked about `examples`: a string tensor of shape [n], n possibly 0.
 
-    `deadline` is in seconds of the server's clock; None means none.
+    `deadline` is in seconds of the server's clock; None means none. A higher `priority` waits less.
     """
 
     spec: ModelSpec
     examples: Tensor
     deadline: float | None = None
+    priority: int = 0
 
 
 class InferenceTask(NamedTuple):
@@ -31,6 +38,7 @@ class MultiInferenceRequest(NamedTuple):
     tasks: tuple[InferenceTask, ...]
     examples: Tensor
     deadline: float | None = None
+    priority: int = 0
 
 
 class Classifications(NamedTuple):
@@ -55,11 +63,15 @@ ResultT_co = TypeVar("ResultT_co", bound=ExamplesResult, covariant=True)
 
 
 class ExamplesResponse(NamedTuple, Generic[ResultT_co]):
-    """The result for each example, and who gave it."""
+    """The result for each example, who gave it, and how long the run took.
+
+    `run_s` includes the wait in the queue.
+    """
 
     result: ResultT_co
     servable_id: ServableId
     signature_name: str
+    run_s: float = 0.0
 
 
 def check_examples(examples: Tensor) -> None:

@@ -22,8 +22,12 @@ class PredictRequest(NamedTuple):
 
 
 class PredictResponse(NamedTuple):
-    """Outputs by alias, in the signature's order, and who answered."""
+    """Outputs by alias, in the signature's order, who answered, and how long the run took.
+
+    `run_s` includes the wait in the queue.
+    """
 
     outputs: Tensors
     servable_id: ServableId
     signature_name: str
+    run_s: float = 0.0

@@ -5,7 +5,8 @@ what services see of a version that is ready, whatever kind it is.
 """
 
 from collections.abc import Mapping
-from typing import Protocol, TypeVar
+from dataclasses import dataclass
+from typing import Protocol, TypeVar, runtime_checkable
 
 from aspira.contracts.errors import ServingError
 from aspira.contracts.signatures import Signature
@@ -69,6 +70,29 @@ class Served(Protocol):
     def unload(self) -> None:
         """Free everything. Blocks."""
         ...
+
+
+@dataclass(frozen=True, slots=True)
+class SignatureRuntime:
+    """What serves a signature, and why. Times are the best of the same runs, in seconds.
+
+    `difference` tells in words how far the accelerator's answers were from TensorFlow's.
+    """
+
+    runtime: str
+    reason: str
+    precision: str = "f32"
+    difference: str = ""
+    tensorflow_s: float | None = None
+    accelerated_s: float | None = None
+
+
+@runtime_checkable
+class Accelerated(Protocol):
+    """A servable that can tell which runtime serves each of its signatures."""
+
+    @property
+    def runtimes(self) -> Mapping[str, SignatureRuntime]: ...
 
 
 class Unloadable(Protocol):

@@ -1,7 +1,9 @@
 """What a servable can be asked: named functions with typed, shaped inputs and outputs."""
 
+import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from types import MappingProxyType
 
 from aspira.contracts.errors import InvalidArgument
 from aspira.contracts.tensors import DataType, Tensor, Tensors
@@ -11,6 +13,9 @@ Shape = tuple[int | None, ...]
 PREDICT_METHOD = "tensorflow/serving/predict"
 CLASSIFY_METHOD = "tensorflow/serving/classify"
 REGRESS_METHOD = "tensorflow/serving/regress"
+
+# Clients choose what is joined; joints beyond this many are made anew for each run.
+_MAX_JOINTS = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +96,63 @@ class Signature:
                 f" Sent extra: {_names(inputs.keys() - self.inputs.keys())}."
                 f" Missing but required: {_names(required - inputs.keys())}."
             )
+
+
+class SignatureTable(dict[str, Signature]):
+    """The signatures of a model whose runtime can run several of them as one.
+
+    As a mapping it holds the model's own, which are all that clients may name. `resolve`, for the
+    runtime, knows also the names that `join` gives. `internal` ones, by which a framework finds
+    its own way in the model, are listed in the metadata and cannot be asked. Any thread; nobody
+    changes it.
+    """
+
+    def __init__(
+        self,
+        signatures: Mapping[str, Signature],
+        *,
+        internal: Mapping[str, Signature] = MappingProxyType({}),
+    ) -> None:
+        # A dictionary, since every request looks its signature up.
+        super().__init__(signatures)
+        self._internal = internal
+        self._joints: dict[str, Signature] = {}
+
+    def listed(self) -> dict[str, Signature]:
+        """What the metadata tells of, by name."""
+        return dict(sorted({**self, **self._internal}.items()))
+
+    def join(self, names: Iterable[str]) -> str:
+        """The name under which one run answers for all of these, with `joint_alias` for aliases."""
+        return json.dumps(list(names))
+
+    def resolve(self, name: str) -> Signature:
+        """A signature of the model, or the joint one that `join` named."""
+        found = self.get(name) or self._joints.get(name)
+        if found is None:
+            found = self._make_joint(json.loads(name))
+            if len(self._joints) < _MAX_JOINTS:
+                self._joints[name] = found
+        return found
+
+    def _make_joint(self, names: list[str]) -> Signature:
+        return Signature(
+            {
+                joint_alias(name, alias=alias): spec
+                for name in names
+                for alias, spec in self[name].inputs.items()
+            },
+            {
+                joint_alias(name, alias=alias): spec
+                for name in names
+                for alias, spec in self[name].outputs.items()
+            },
+        )
+
+
+def joint_alias(signature_name: str, *, alias: str) -> str:
+    """What an alias of one signature is called in a run of several."""
+    return f"{signature_name}/{alias}"
 
 
 def _names(aliases: Iterable[str]) -> str:

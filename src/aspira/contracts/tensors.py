@@ -70,6 +70,10 @@ class DataType(IntEnum):
         return _NUMPY_DTYPE.get(self)
 
 
+QUANTIZED_TYPES = frozenset(
+    {DataType.QINT8, DataType.QUINT8, DataType.QINT16, DataType.QUINT16, DataType.QINT32}
+)
+
 _NUMPY_DTYPE: Mapping[DataType, np.dtype[np.generic]] = MappingProxyType(
     {
         DataType.FLOAT: np.dtype(np.float32),

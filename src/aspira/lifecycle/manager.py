@@ -9,11 +9,17 @@ import asyncio
 import logging
 from collections.abc import Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from typing import Generic, Protocol
 
 from aspira.contracts.errors import Cancelled, NotFound, ServingError, Unknown
-from aspira.contracts.events import EventBus, LoadAttemptFailed, VersionStateChanged
+from aspira.contracts.events import (
+    EventBus,
+    LoadAttemptFailed,
+    VersionRetired,
+    VersionStateChanged,
+)
 from aspira.contracts.identity import ModelName, ServableId, Version
 from aspira.contracts.servable import LoadedT, LoadedT_co, Loader
 from aspira.lifecycle.lease import Lease
@@ -62,6 +68,8 @@ class Manager(Generic[LoadedT]):
     def aspire(self, aspired: Aspired) -> None:
         """State the whole set of versions of a model that ought to be loaded."""
         model = self._models.setdefault(aspired.model_name, ModelRecord())
+        if not self._options.is_failed_version_retried:
+            aspired = replace(aspired, stamps={})
         model.pending = aspired
         self._advance(aspired.model_name)
 
@@ -94,12 +102,12 @@ class Manager(Generic[LoadedT]):
         model = self._models.get(model_name)
         if model is None:
             return []
-        return [model.versions[version].status for version in sorted(model.versions, reverse=True)]
+        return [model.status(version) for version in sorted(model.versions, reverse=True)]
 
     def retry_failed(self, model_name: ModelName) -> None:
         """Try the wanted versions of a model that have failed once more, as if they were new."""
         model = self._models.get(model_name)
-        if model is None:
+        if model is None or not self._options.is_failed_version_retried:
             return
         for version, record in model.versions.items():
             if record.is_aspired and record.state is VersionState.FAILED:
@@ -132,17 +140,19 @@ class Manager(Generic[LoadedT]):
 
     def _advance(self, model_name: ModelName) -> None:
         model = self._models[model_name]
-        _apply_pending(model, on_new=self._announce)
+        _apply_pending(model, options=self._options, on_change=self._announce)
         while (action := self._policy(model.snapshots())) is not None:
             self._perform(action, model=model)
+        self._retire(model)
         self._notify()
 
     def _perform(self, action: Action, *, model: ModelRecord[LoadedT]) -> None:
-        record = model.versions[action.version]
         if action.kind is ActionKind.LOAD:
+            record = model.versions[action.version]
             self._move(record, state=VersionState.LOADING)
             self._spawn(self._load(record, model=model))
             return
+        record = model.spare(action.version)
         model.withdraw(record)
         self._move(record, state=VersionState.DRAINING)
         if record.num_leases == 0:
@@ -216,9 +226,23 @@ class Manager(Generic[LoadedT]):
         self._notify()
 
     def _announce(self, record: VersionRecord[LoadedT]) -> None:
+        before, record.told_state = record.told_state, record.state
         self._events.publish(
-            VersionStateChanged(record.servable_id, record.state.value, record.error)
+            VersionStateChanged(
+                record.servable_id,
+                record.state.value,
+                record.error,
+                previous_state=before.value if before else None,
+            )
         )
+
+    def _retire(self, model: ModelRecord[LoadedT]) -> None:
+        """Tell of each version that is over, once. Its status stays known."""
+        for record in (*model.replaced, *model.versions.values()):
+            if record.is_over and not record.is_retired:
+                record.is_retired = True
+                self._events.publish(VersionRetired(record.servable_id, str(record.path)))
+        model.replaced = [record for record in model.replaced if not record.is_over]
 
     def _notify(self) -> None:
         waiters, self._waiters = self._waiters, []
@@ -238,7 +262,10 @@ class Manager(Generic[LoadedT]):
 
 
 def _apply_pending(
-    model: ModelRecord[LoadedT], *, on_new: Callable[[VersionRecord[LoadedT]], None]
+    model: ModelRecord[LoadedT],
+    *,
+    options: LifecycleOptions,
+    on_change: Callable[[VersionRecord[LoadedT]], None],
 ) -> None:
     """Make the newest wanted set the aspired one, unless it names a version that is on its way out.
 
@@ -249,18 +276,28 @@ def _apply_pending(
     if aspired is None:
         return
     wanted = aspired.versions
-    known = {v: record for v, record in model.versions.items() if v in wanted}
-    if any(record.is_leaving and not record.can_stay(wanted[v]) for v, record in known.items()):
+    known = [record for version, record in model.versions.items() if version in wanted]
+    if any(record.is_leaving and record.state is not VersionState.READY for record in known):
         return
     model.pending = None
     for version, record in model.versions.items():
         if record.is_aspired and version not in wanted:
-            record.unaspire()
-            if record.state is VersionState.NEW:
-                record.state = next_state(record.state, wanted=VersionState.GONE)
-                on_new(record)
-    for version in wanted:
-        _aspire_version(model, version=version, aspired=aspired, on_new=on_new)
+            _unaspire(record, on_change=on_change)
+    for version, path in wanted.items():
+        moved = model.versions.get(version)
+        if moved is not None and options.is_moved_version_reloaded and moved.is_elsewhere(path):
+            _unaspire(moved, on_change=on_change)
+            model.replaced.append(model.versions.pop(version))
+        _aspire_version(model, version=version, aspired=aspired, on_new=on_change)
+
+
+def _unaspire(
+    record: VersionRecord[LoadedT], *, on_change: Callable[[VersionRecord[LoadedT]], None]
+) -> None:
+    record.unaspire()
+    if record.state is VersionState.NEW:
+        record.state = next_state(record.state, wanted=VersionState.GONE)
+        on_change(record)
 
 
 def _aspire_version(

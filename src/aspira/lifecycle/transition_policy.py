@@ -38,9 +38,11 @@ TransitionPolicy = Callable[[Sequence[VersionSnapshot]], Action | None]
 def next_availability_preserving(versions: Sequence[VersionSnapshot]) -> Action | None:
     """Unload only what can be spared: peak memory of two versions, no gap in service.
 
-    The rules are TensorFlow Serving's AvailabilityPreservingPolicy.
+    The rules are TensorFlow Serving's AvailabilityPreservingPolicy. Where a version replaces one of
+    the same number, that one cannot be spared before it is ready: somebody may ask for the number.
     """
-    spare = _spare_ready(versions)
+    awaited = {v.version for v in versions if v.is_aspired and v.state is not VersionState.READY}
+    spare = [version for version in _spare_ready(versions) if version not in awaited]
     is_any_aspired = any(version.is_aspired for version in versions)
     is_aspired_ready = any(
         version.is_aspired and version.state is VersionState.READY for version in versions

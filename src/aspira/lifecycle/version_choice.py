@@ -52,6 +52,12 @@ def parse_versions(names: Iterable[str]) -> dict[Version, str]:
     return found
 
 
+def duplicate_names(names: Iterable[str], *, chosen: Mapping[Version, str]) -> dict[str, Version]:
+    """The names that stand for a version for which `parse_versions` has chosen another."""
+    versions = {name: parse_version(name) for name in sorted(names)}
+    return {name: v for name, v in versions.items() if v is not None and chosen[v] != name}
+
+
 def choose_versions(
     available: Mapping[Version, str], *, policy: VersionPolicy
 ) -> dict[Version, str]:

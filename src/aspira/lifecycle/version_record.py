@@ -1,7 +1,9 @@
 """The manager's books: one record per life of a version, one page per model."""
 
 import asyncio
-from dataclasses import dataclass, field
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from itertools import chain
 from pathlib import Path
 from typing import Generic
 
@@ -21,6 +23,11 @@ class VersionStatus:
     state: VersionState
     error: ServingError | None
 
+    @property
+    def is_coming(self) -> bool:
+        """Whether it may be ready soon."""
+        return self.state in {VersionState.NEW, VersionState.LOADING}
+
 
 @dataclass(slots=True, eq=False)
 class VersionRecord(Generic[LoadedT]):
@@ -34,6 +41,8 @@ class VersionRecord(Generic[LoadedT]):
     servable: LoadedT | None = None
     num_leases: int = 0
     stamp: int | None = None
+    told_state: VersionState | None = None
+    is_retired: bool = False
     woken: asyncio.Event = field(default_factory=asyncio.Event)
 
     @property
@@ -49,9 +58,14 @@ class VersionRecord(Generic[LoadedT]):
         """Whether it is alive though nobody wants it any longer."""
         return not self.is_aspired and not self.state.is_final
 
-    def can_stay(self, path: Path) -> bool:
-        """Whether it still serves what would be loaded from `path`."""
-        return self.state is VersionState.READY and self.path == path
+    @property
+    def is_over(self) -> bool:
+        """Whether it has ended and nobody wants it."""
+        return self.state.is_final and not self.is_aspired
+
+    def is_elsewhere(self, path: Path) -> bool:
+        """Whether `path` is in another base path; a directory renamed within one is the same."""
+        return self.path.parent != path.parent
 
     def unaspire(self) -> None:
         """Nobody wants it any longer: a retry that waits gives up."""
@@ -71,9 +85,14 @@ class VersionRecord(Generic[LoadedT]):
 
 @dataclass(slots=True, eq=False)
 class ModelRecord(Generic[LoadedT]):
-    """All versions of a model that were ever managed, newest life only, and what can serve now."""
+    """All versions of a model that were ever managed, newest life only, and what can serve now.
+
+    `replaced` are older lives that have not ended: the version is loaded from elsewhere by now, or
+    about to be, and until it is ready the older life serves.
+    """
 
     versions: dict[Version, VersionRecord[LoadedT]] = field(default_factory=dict)
+    replaced: list[VersionRecord[LoadedT]] = field(default_factory=list)
     ready: dict[Version, VersionRecord[LoadedT]] = field(default_factory=dict)
     newest_ready: VersionRecord[LoadedT] | None = None
     pending: Aspired | None = None
@@ -83,21 +102,34 @@ class ModelRecord(Generic[LoadedT]):
         self._choose_newest()
 
     def withdraw(self, record: VersionRecord[LoadedT]) -> None:
-        del self.ready[record.servable_id.version]
+        if self.ready.get(record.servable_id.version) is record:
+            del self.ready[record.servable_id.version]
         self._choose_newest()
+
+    def status(self, version: Version) -> VersionStatus:
+        """Of a version's newest life; while an older one serves in its place, it is ready."""
+        status = self.versions[version].status
+        return replace(status, state=VersionState.READY) if version in self.ready else status
+
+    def spare(self, version: Version) -> VersionRecord[LoadedT]:
+        """The life of a version that is ready and not wanted."""
+        return next(
+            record
+            for record in self._lives()
+            if record.servable_id.version == version
+            and record.state is VersionState.READY
+            and not record.is_aspired
+        )
 
     def snapshots(self) -> list[VersionSnapshot]:
         """What the policy decides on: everything alive, and failures that are still wanted."""
-        return [
-            record.snapshot
-            for record in self.versions.values()
-            if not record.state.is_final or record.is_aspired
-        ]
+        return [record.snapshot for record in self._lives() if not record.is_over]
 
     def is_idle(self) -> bool:
-        return self.pending is None and all(
-            record.state.is_final for record in self.versions.values()
-        )
+        return self.pending is None and all(record.state.is_final for record in self._lives())
+
+    def _lives(self) -> Iterator[VersionRecord[LoadedT]]:
+        return chain(self.replaced, self.versions.values())
 
     def _choose_newest(self) -> None:
         self.newest_ready = self.ready[max(self.ready)] if self.ready else None

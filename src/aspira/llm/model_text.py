@@ -9,7 +9,6 @@ from aspira.llm.chat_template import ChatTemplate, Messages, Tools, read_chat_te
 from aspira.llm.model_files import ModelFiles
 from aspira.llm.special_tokens import read_special_tokens
 from aspira.llm.tokenizer import Tokenizer, load_tokenizer
-from aspira.llm.tokenizer_vocabulary import TokenizerVocabulary
 from aspira.llm.vocabulary import Vocabulary
 
 
@@ -58,16 +57,13 @@ class ModelText(Protocol):
 class TokenizerText:
     """The tokenizer and the template of a model's files."""
 
-    def __init__(
-        self, tokenizer: Tokenizer, *, vocabulary: Vocabulary, template: ChatTemplate | None
-    ) -> None:
+    def __init__(self, tokenizer: Tokenizer, *, template: ChatTemplate | None) -> None:
         self._tokenizer = tokenizer
         self._template = template
-        self._vocabulary = vocabulary
 
     @property
     def vocabulary(self) -> Vocabulary:
-        return self._vocabulary
+        return self._tokenizer
 
     def encode(self, prompt: Prompt) -> TokenPrompt:
         if isinstance(prompt, tuple):
@@ -97,11 +93,10 @@ def load_text(files: ModelFiles, *, max_tokens: int) -> TokenizerText:
     Raises:
         ServingError: a file is missing, or cannot be read.
     """
-    tokenizer = load_tokenizer(files, max_tokens=max_tokens)
     special = read_special_tokens(files)
+    tokenizer = load_tokenizer(files, special_tokens=special, max_tokens=max_tokens)
     return TokenizerText(
         tokenizer,
-        vocabulary=TokenizerVocabulary(tokenizer, eos_token_ids=special.stop_ids),
         template=read_chat_template(
             files, special_tokens=special, max_characters=tokenizer.max_characters
         ),

@@ -7,6 +7,7 @@ the version is pinned, and the shapes of the cache are checked when a model is l
 from collections.abc import Sequence
 
 import numpy as np
+import numpy.typing as npt
 import openvino as ov
 
 from aspira.contracts.errors import (
@@ -81,8 +82,8 @@ class OpenvinoRunner:
 
     def run(self, batch: StepBatch) -> Logits:
         """See `Runner.run`."""
-        self._check(batch)
         lengths = batch.past_lens + np.diff(batch.sequence_begins)
+        self._check(batch, lengths=lengths)
         feeds = {
             "input_ids": batch.tokens,
             "position_ids": batch.positions,
@@ -115,10 +116,13 @@ class OpenvinoRunner:
         """Free the decoder and its cache; nothing else may be called afterwards."""
         del self._request, self._cache
 
-    def _check(self, batch: StepBatch) -> None:
+    def _check(self, batch: StepBatch, *, lengths: npt.NDArray[np.int32]) -> None:
         # OpenVINO would read and write outside its memory.
         if len(batch.tokens) == 0 or batch.sequence_begins[-1] != len(batch.tokens):
             raise Internal("A step must have tokens, each of one sequence")
+        room = np.diff(batch.block_begins) * _BLOCK_SIZE
+        if (room < lengths).any() or batch.block_begins[-1] != len(batch.block_ids):
+            raise Internal("A step must name blocks for all tokens of its sequences")
         for ids, bound, what in (
             (batch.tokens, self._vocab_size, "token"),
             (batch.block_ids, self.num_blocks, "cache block"),

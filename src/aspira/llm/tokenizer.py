@@ -6,6 +6,8 @@ from typing import Any
 from aspira.contracts.errors import DataLoss, InvalidArgument, Unimplemented
 from aspira.llm.gguf_tokenizer import build_tokenizer
 from aspira.llm.model_files import ModelFiles, ModelKind
+from aspira.llm.special_tokens import SpecialTokens
+from aspira.llm.token_bytes import TokenBytes
 from aspira.llm.weights.bounded_files import read_bytes
 from aspira.llm.weights.gguf_file import GgufFile
 
@@ -16,24 +18,32 @@ TokenizersBackend = Any
 
 
 class Tokenizer:
-    """One model's tokenizer. May be used by several threads; long texts belong on one of a pool."""
+    """`Vocabulary` of one model. May be used by several threads; long texts belong on a pool's."""
 
-    def __init__(self, backend: TokenizersBackend, *, max_tokens: int) -> None:
+    def __init__(
+        self, backend: TokenizersBackend, *, eos_token_ids: frozenset[int], max_tokens: int
+    ) -> None:
         """`max_tokens` is the model's context: text that cannot fit into it is not encoded."""
         self._backend = backend
         # Files may ask for both, which are for training.
         backend.no_truncation()
         backend.no_padding()
-        longest = max(map(len, backend.get_vocab()), default=1)
+        self._bytes = TokenBytes(backend)
+        tokens = backend.get_vocab()
+        self._vocab_size = max(tokens.values(), default=-1) + 1
+        self._eos_token_ids = eos_token_ids
         self._max_tokens = max_tokens
-        self.max_characters = max_tokens * longest
+        self.max_characters = max_tokens * max(map(len, tokens), default=1)
 
     @property
     def vocab_size(self) -> int:
-        """Ids are below this; the model's logits may have a few more, which mean nothing."""
-        return int(self._backend.get_vocab_size())
+        return self._vocab_size
 
-    def encode(self, text: str, *, adds_special: bool) -> list[int]:
+    @property
+    def eos_token_ids(self) -> frozenset[int]:
+        return self._eos_token_ids
+
+    def encode(self, text: str, *, adds_special: bool = False) -> list[int]:
         """Token ids. `adds_special`: begin as the model's texts do; a chat template did so itself.
 
         Raises:
@@ -52,25 +62,13 @@ class Tokenizer:
             ) from error
         return ids
 
-    def decode(self, ids: Sequence[int], *, skips_special: bool) -> str:
+    def decode(self, token_ids: Sequence[int], *, skips_special: bool = True) -> str:
         """The text of tokens. Bytes that are no whole character come out as U+FFFD."""
-        text: str = self._backend.decode(ids, skip_special_tokens=skips_special)
+        text: str = self._backend.decode(token_ids, skip_special_tokens=skips_special)
         return text
 
-    @property
-    def is_byte_level(self) -> bool:
-        """Whether tokens spell bytes by GPT-2's table of characters."""
-        return "ByteLevel" in repr(self._backend.decoder)
-
-    def token(self, token_id: int) -> str | None:
-        """A token as the vocabulary spells it, if there is such an id."""
-        found: str | None = self._backend.id_to_token(token_id)
-        return found
-
-    def added_tokens(self) -> dict[int, bool]:
-        """Tokens that are cut out of text before all else; true for those with a meaning."""
-        added = self._backend.get_added_tokens_decoder()
-        return {token_id: bool(token.special) for token_id, token in added.items()}
+    def token_bytes(self, token_id: int) -> bytes | None:
+        return self._bytes.find(token_id)
 
     def token_id(self, token: str) -> int | None:
         """The id of a token, if there is such a token."""
@@ -78,25 +76,34 @@ class Tokenizer:
         return found
 
 
-def load_tokenizer(files: ModelFiles, *, max_tokens: int) -> Tokenizer:
+def load_tokenizer(
+    files: ModelFiles, *, special_tokens: SpecialTokens, max_tokens: int
+) -> Tokenizer:
     """The tokenizer of a language model.
 
     Raises:
         ServingError: there is none, or it cannot be read.
     """
     try:
-        import tokenizers
+        import tokenizers  # noqa: F401
     except ImportError as error:
         raise Unimplemented(
             "Language models need the package tokenizers: pip install 'aspira[llm]'"
         ) from error
+    return Tokenizer(
+        _load_backend(files), eos_token_ids=special_tokens.stop_ids, max_tokens=max_tokens
+    )
+
+
+def _load_backend(files: ModelFiles) -> TokenizersBackend:
+    import tokenizers
+
     path = files.find(TOKENIZER_FILE)
     if path is None and files.kind is ModelKind.GGUF:
-        return Tokenizer(build_tokenizer(GgufFile(files.weights)), max_tokens=max_tokens)
+        return build_tokenizer(GgufFile(files.weights))
     data = read_bytes(path or files.directory / TOKENIZER_FILE)
     try:
-        backend = tokenizers.Tokenizer.from_buffer(data)
+        return tokenizers.Tokenizer.from_buffer(data)
     except Exception as error:
         # The library raises Exception itself.
         raise DataLoss(f"{path} is not a tokenizer that can be read: {error}") from error
-    return Tokenizer(backend, max_tokens=max_tokens)

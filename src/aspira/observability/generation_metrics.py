@@ -14,6 +14,9 @@ from aspira.contracts.generation import GenerationStatistics
 from aspira.contracts.identity import ServableId
 from aspira.observability.metrics import Counter, Family, Gauge, Histogram, Labels
 
+Engines = Iterable[tuple[ServableId, GenerationStatistics]]
+"""The engines that work now."""
+
 _LABELS = ("model_name", "version")
 _TTFT_BOUNDS_S = (
     0.001, 0.005, 0.01, 0.02, 0.04, 0.06, 0.08, 0.1, 0.25, 0.5, 0.75, 1.0, 2.5, 5.0, 7.5, 10.0,
@@ -93,6 +96,13 @@ class GenerationMetrics:
         )
         return tuple(family for family in families if family.snapshot())
 
+    def drop(self, name: str, *, version: int | None = None) -> None:
+        """Forget a model, or one version of it."""
+        start = (name,) if version is None else (name, str(version))
+        with self._lock:
+            for family in self.families:
+                family.remove_where(lambda labels: labels[: len(start)] == start)
+
     def count(self, event: GenerationEvent) -> None:
         """Count a step, or a request that ended."""
         labels = _labels_of(event.servable_id)
@@ -125,7 +135,7 @@ class GenerationMetrics:
                 histogram.observe(labels, value=value)
 
 
-def engine_families(engines: Iterable[tuple[ServableId, GenerationStatistics]]) -> list[Family]:
+def engine_families(engines: Engines) -> list[Family]:
     """The state of each engine now, and its totals. Without engines there is nothing to tell."""
     gauges = {name: Gauge(f"aspira:{name}", label_names=_LABELS) for name in _GAUGES}
     counters = {name: Counter(f"aspira:{name}_total", label_names=_LABELS) for name in _COUNTERS}

@@ -13,13 +13,23 @@ from types import MappingProxyType
 from typing import TextIO
 
 from aspira.contracts.events import (
+    AcceleratorProblem,
+    CompiledAfterReady,
+    ConfigApplied,
+    ConfigApplying,
     LifecycleEvent,
     LoadAttemptFailed,
+    ModelRemoved,
     RecordingEnded,
     RecordingStarted,
+    RuntimeChosen,
+    RuntimesReleased,
     SourceProblem,
+    VersionPending,
+    VersionRetired,
     VersionStateChanged,
     WarmupFinished,
+    WarmupRunEnded,
 )
 
 _STATE_TEXTS: Mapping[str, str] = MappingProxyType(
@@ -54,7 +64,10 @@ class EventLogger:
         self._wall_time_s = wall_time_s
 
     def on_event(self, event: LifecycleEvent) -> None:
-        line = _describe(event)
+        for line in _describe(event):
+            self._write(line)
+
+    def _write(self, line: _Line) -> None:
         message = line.message.replace("\n", "\\n")
         text = f"{self._timestamp()}: {line.severity} aspira/{line.area}] {message}\n"
         # A log that cannot be written, its reader gone or its disk full, must not stop serving.
@@ -68,18 +81,30 @@ class EventLogger:
         return f"{moment}.{microseconds:06d}"
 
 
-def _describe(event: LifecycleEvent) -> _Line:
+def _describe(event: LifecycleEvent) -> list[_Line]:
+    """The lines of an event; none for one that others have told of in other words."""
     match event:
+        case VersionRetired() | ModelRemoved() | WarmupRunEnded() | RuntimesReleased():
+            return []
+        case ConfigApplying(model_names=names):
+            texts = ["Adding/updating models.", *(f" (Re-)adding model: {name}" for name in names)]
+            return [_Line("I", "config", text) for text in texts]
+        case ConfigApplied():
+            return [_Line("I", "config", "Finished adding/updating models")]
+        case VersionPending(servable_id=servable_id, reason=reason):
+            return [_Line("I", "source", f"Not loading servable version {servable_id}: {reason}")]
         case VersionStateChanged():
-            return _describe_state(event)
+            return [_describe_state(event)]
         case LoadAttemptFailed(servable_id=servable_id, error=error):
-            return _Line("E", "lifecycle", f"Loading servable: {servable_id} failed: {error}")
+            return [_Line("E", "lifecycle", f"Loading servable: {servable_id} failed: {error}")]
         case SourceProblem():
-            return _describe_source(event)
+            return [_describe_source(event)]
         case WarmupFinished():
-            return _Line("I", "warmup", _warmup_text(event))
+            return [_Line("I", "warmup", _warmup_text(event))]
         case RecordingStarted() | RecordingEnded():
-            return _Line("I", "warmup", _recording_text(event))
+            return [_Line("I", "warmup", _recording_text(event))]
+        case _:
+            return [_describe_accelerator(event)]
 
 
 def _describe_state(event: VersionStateChanged) -> _Line:
@@ -88,6 +113,17 @@ def _describe_state(event: VersionStateChanged) -> _Line:
         return _Line("E", "lifecycle", f"Servable {event.servable_id} cannot be loaded{ending}")
     text = _STATE_TEXTS[event.state].format(event.servable_id)
     return _Line("I", "lifecycle", text + ending)
+
+
+def _describe_accelerator(event: RuntimeChosen | AcceleratorProblem | CompiledAfterReady) -> _Line:
+    match event:
+        case RuntimeChosen():
+            return _Line("I", "accelerator", _runtime_text(event))
+        case AcceleratorProblem():
+            return _Line("W", "accelerator", f"{event.path}: {event.message}")
+        case CompiledAfterReady():
+            text = f"Signature {event.signature_name} of {event.path} compiled during a request"
+            return _Line("W", "accelerator", text)
 
 
 def _describe_source(event: SourceProblem) -> _Line:
@@ -111,3 +147,17 @@ def _recording_text(event: RecordingStarted | RecordingEnded) -> str:
         f"Recording requests of model {event.model_name}, with all that they hold, for whoever "
         f"asked at the admin port: at most {event.num_records} in {event.timeout_s:g} s"
     )
+
+
+def _runtime_text(event: RuntimeChosen) -> str:
+    choice = event.choice
+    text = (
+        f"Signature {event.signature_name} of {event.path} is served by {choice.runtime} "
+        f"in {choice.precision}: {choice.reason}"
+    )
+    if choice.tensorflow_s is not None and choice.accelerated_s is not None:
+        text += (
+            f" (microseconds for the same runs: TensorFlow {choice.tensorflow_s * 1e6:.0f}, "
+            f"accelerator {choice.accelerated_s * 1e6:.0f})"
+        )
+    return text + (f"; answers differ by {choice.difference}" if choice.difference else "")

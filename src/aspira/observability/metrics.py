@@ -80,6 +80,12 @@ class Series(Generic[SeriesT]):
         """Report these label values no longer."""
         self._by_labels.pop(labels, None)
 
+    def remove_where(self, is_obsolete: Callable[[Labels], bool]) -> None:
+        """Report no longer whatever the question is answered with yes for."""
+        for labels in list(self._by_labels):
+            if is_obsolete(labels):
+                self.remove(labels)
+
     def snapshot(self) -> list[tuple[Labels, SeriesT]]:
         """Every series, sorted by label values."""
         # Listing the items makes tuples, and so may run others' code; copying the dictionary not.
@@ -150,6 +156,21 @@ class Histogram(Series[HistogramSeries]):
         series = self.find(labels)
         series.counts[bisect_right(self.bounds, value)] += 1
         series.sum += value
+
+
+def merge_histograms(first: Histogram, *, second: Histogram) -> Histogram:
+    """The sums of two histograms with the same name, labels and bounds; each has its own writer."""
+    merged = Histogram(
+        first.name,
+        label_names=first.label_names,
+        bounds=first.bounds,
+        max_num_series=2 * MAX_NUM_SERIES,
+    )
+    for labels, series in (*first.snapshot(), *second.snapshot()):
+        total = merged.find(labels)
+        total.counts = [a + b for a, b in zip(total.counts, series.counts, strict=True)]
+        total.sum += series.sum
+    return merged
 
 
 Family = Counter | Gauge | Histogram

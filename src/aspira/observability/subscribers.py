@@ -6,70 +6,84 @@ come from load threads, so they take one.
 Clients may ask for models that do not exist, and must not fill the room of those that do. A request
 that failed before a version was chosen, for a name that no lifecycle event has told of, counts in
 our families as `__unknown__`; TensorFlow Serving's keep its name, for a limited number of names.
+
+What is told by version leaves the page some minutes after the version has ended, and what is told
+by model after the model was removed: late enough that a last scrape has seen it.
 """
 
 from bisect import bisect_right
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from threading import Lock
-from types import MappingProxyType
 
 from aspira.batching.scheduler import BatchingStatistics
+from aspira.contracts.clock import Clock
 from aspira.contracts.errors import Code
 from aspira.contracts.events import (
     EventBus,
     LifecycleEvent,
-    LoadAttemptFailed,
+    ModelRemoved,
     RequestEnded,
-    SourceProblem,
-    VersionStateChanged,
-    WarmupFinished,
+    VersionRetired,
 )
-from aspira.contracts.generation import GenerationStatistics
 from aspira.contracts.identity import ServableId
+from aspira.observability.accelerators import AcceleratorMetrics
 from aspira.observability.batch_metrics import BatchMetrics, queue_families
 from aspira.observability.exposition import render
-from aspira.observability.generation_metrics import GenerationMetrics, engine_families
+from aspira.observability.generation_metrics import (
+    Engines,
+    GenerationMetrics,
+    engine_families,
+)
+from aspira.observability.lingering import Lingering
 from aspira.observability.metrics import (
     MAX_LABEL_LENGTH,
     MAX_NUM_SERIES,
     OTHER,
     Counter,
     Family,
-    Gauge,
     Histogram,
     HistogramSeries,
     Labels,
     ScalarSeries,
     exponential_bounds,
+    merge_histograms,
+)
+from aspira.observability.model_metrics import (
+    GRPC_API_LABELS,
+    LATENCY_BOUNDS_US,
+    MICROSECONDS_PER_SECOND,
+    RUNTIME,
+    ModelMetrics,
+    make_runtime_latency,
 )
 
 UNKNOWN = "__unknown__"
 MAX_NUM_UNKNOWN_SERIES = 1_000
-LATENCY_BOUNDS_US = exponential_bounds(10.0, growth=1.8, num_bounds=33)
+EXAMPLE_COUNT_BOUNDS = exponential_bounds(1.0, growth=2.0, num_bounds=15)
 
-_MICROSECONDS_PER_SECOND = 1e6
-_GRPC_API_LABELS: Mapping[str, str] = MappingProxyType(
-    {"predict": "Predict", "classify": "Classify", "regress": "Regress"}
-)
-_REST_API_LABELS = frozenset(_GRPC_API_LABELS)
+_REST_API_LABELS = frozenset(GRPC_API_LABELS)
 
 
 class ServingMetrics:
     """Every metric of the server. `attach` it to the event bus; `render` is for a scrape.
 
-    `max_num_series` bounds each family about requests, and `max_num_unknown_series` the part of it
-    that names of unknown models may take.
+    `clock` says when what has ended leaves the page. `max_num_series` bounds each family about
+    requests, and `max_num_unknown_series` the part of it that names of unknown models may take.
     """
 
     def __init__(
         self,
         *,
+        clock: Clock,
         max_num_series: int = MAX_NUM_SERIES,
         max_num_unknown_series: int = MAX_NUM_UNKNOWN_SERIES,
     ) -> None:
-        self._models = _ModelMetrics()
+        self._clock = clock
+        self._models = ModelMetrics()
+        self._accelerators = AcceleratorMetrics()
+        self._lingering = Lingering()
         self._requests = _RequestMetrics(
             self._models.names,
             max_num_series=max_num_series,
@@ -92,17 +106,22 @@ class ServingMetrics:
     def on_lifecycle(self, event: LifecycleEvent) -> None:
         with self._models_lock:
             self._models.note(event)
+            self._accelerators.note(event)
+            self._lingering.note(event, now_s=self._clock.now())
+            self._drop_overdue()
 
     def render(
         self,
         queues: Iterable[tuple[ServableId, BatchingStatistics]] = (),
         *,
-        engines: Iterable[tuple[ServableId, GenerationStatistics]] = (),
+        engines: Engines = (),
     ) -> bytes:
         """The metrics page, in TensorFlow Serving's text format. Safe on any thread.
 
         `queues` and `engines` are those of the versions that can serve now.
         """
+        with self._models_lock:
+            self._drop_overdue()
         return render([*self._families, *queue_families(queues), *engine_families(engines)])
 
     def read_first(self, name: str) -> int:
@@ -118,12 +137,30 @@ class ServingMetrics:
 
     @property
     def _families(self) -> list[Family]:
+        runtime_latency_us = merge_histograms(
+            self._requests.runtime_latency_us, second=self._models.runtime_latency_us
+        )
         return [
             *self._requests.families,
+            runtime_latency_us,
             *self._models.families,
+            *self._accelerators.families,
             *self._batches.families,
             *self._generations.families,
         ]
+
+    def _drop_overdue(self) -> None:
+        for gone in self._lingering.take(self._clock.now()):
+            match gone:
+                case VersionRetired(servable_id=servable_id, path=path):
+                    self._models.drop_version(servable_id, path=path)
+                    if not self._models.is_alive(servable_id):
+                        self._requests.drop(servable_id.name, version=servable_id.version)
+                        self._generations.drop(servable_id.name, version=servable_id.version)
+                case ModelRemoved(model_name=name):
+                    self._models.drop_model(name)
+                    self._requests.drop(name)
+                    self._generations.drop(name)
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,6 +169,7 @@ class _RequestSeries:
 
     counters: tuple[ScalarSeries, ...]
     histograms: tuple[HistogramSeries, ...]
+    runtime: HistogramSeries | None
 
 
 class _RequestMetrics:
@@ -165,6 +203,18 @@ class _RequestMetrics:
             bounds=LATENCY_BOUNDS_US,
             max_num_series=max_num_series,
         )
+        self.runtime_latency_us = make_runtime_latency(max_num_series)
+        self._example_counts = Histogram(
+            "/tensorflow/serving/request_example_counts",
+            label_names=("model",),
+            bounds=EXAMPLE_COUNT_BOUNDS,
+            max_num_series=max_num_series,
+        )
+        self._example_count_total = Counter(
+            "/tensorflow/serving/request_example_count_total",
+            label_names=("model",),
+            max_num_series=max_num_series,
+        )
         self._max_num_known = max_num_series
         self._known: dict[tuple[object, ...], _RequestSeries] = {}
         self._model_names = model_names
@@ -173,16 +223,24 @@ class _RequestMetrics:
 
     @property
     def families(self) -> tuple[Family, ...]:
-        return (self._count, self._latency_us, self._version_count, self._version_latency_us)
+        """All but `runtime_latency_us`, to which warm-up adds."""
+        return (
+            self._count,
+            self._latency_us,
+            self._version_count,
+            self._version_latency_us,
+            self._example_counts,
+            self._example_count_total,
+        )
 
     def count(self, event: RequestEnded) -> None:
-        key = event[:-1]
+        key = event[:5]
         series = self._known.get(key)
         if series is None:
             series = self._find_series(event)
             if self._is_worth_keeping(event):
                 self._known[key] = series
-        latency_us = event.duration_s * _MICROSECONDS_PER_SECOND
+        latency_us = event.duration_s * MICROSECONDS_PER_SECOND
         for counter in series.counters:
             counter.value += 1
         if series.histograms:
@@ -190,6 +248,30 @@ class _RequestMetrics:
             for histogram in series.histograms:
                 histogram.counts[index] += 1
                 histogram.sum += latency_us
+        if event.run_s is not None:
+            runtime = series.runtime or self._find_runtime(event)
+            if runtime is not None:
+                run_us = event.run_s * MICROSECONDS_PER_SECOND
+                runtime.counts[bisect_right(LATENCY_BOUNDS_US, run_us)] += 1
+                runtime.sum += run_us
+        if event.num_examples:
+            self._example_counts.observe((event.model_name,), value=event.num_examples)
+            self._example_count_total.increment((event.model_name,), by=event.num_examples)
+
+    def drop(self, name: str, *, version: int | None = None) -> None:
+        """Forget a model, or what is told by one version of it. Safe on any thread."""
+        if version is None:
+            start: tuple[object, ...] = (name,)
+            families: tuple[Family, ...] = (*self.families, self.runtime_latency_us)
+        else:
+            start = (name, version)
+            families = (self._version_count, self._version_latency_us)
+        for key in list(self._known):
+            if key[: len(start)] == start:
+                self._known.pop(key, None)
+        labels = tuple(map(str, start))
+        for family in families:
+            family.remove_where(lambda found: found[: len(labels)] == labels)
 
     def _find_series(self, event: RequestEnded) -> "_RequestSeries":
         """The series that requests alike in all but their duration count in."""
@@ -208,7 +290,14 @@ class _RequestMetrics:
             counters.append(self._count.find(count_labels))
             if event.code is Code.OK:
                 histograms.append(self._latency_us.find((event.model_name, *reference_labels)))
-        return _RequestSeries(tuple(counters), tuple(histograms))
+        return _RequestSeries(tuple(counters), tuple(histograms), self._find_runtime(event))
+
+    def _find_runtime(self, event: RequestEnded) -> HistogramSeries | None:
+        """Where runs of such requests count; failures before the run must not make series."""
+        api = GRPC_API_LABELS.get(event.api)
+        if api is None or event.run_s is None:
+            return None
+        return self.runtime_latency_us.find((event.model_name, api, RUNTIME))
 
     def _is_unknown(self, event: RequestEnded) -> bool:
         """Whether it failed for want of a model, or too early to tell, under a name of no model."""
@@ -233,69 +322,6 @@ class _RequestMetrics:
         return is_short and not is_full and not self._is_unknown(event)
 
 
-class _ModelMetrics:
-    """What happens to models whether or not anybody asks them anything.
-
-    `names` are those of every model that an event has told of, and are never forgotten.
-    """
-
-    def __init__(self) -> None:
-        self.names: set[str] = set()
-        self._warmup_latency_us = Histogram(
-            "/tensorflow/serving/model_warmup_latency",
-            label_names=("model_path", "status"),
-            bounds=LATENCY_BOUNDS_US,
-        )
-        self._warmup_records = Counter(
-            "/tensorflow/serving/model_warmup_records_read", label_names=("model_path", "status")
-        )
-        self._version_state = Gauge(
-            "/aspira/model_version_state", label_names=("model_name", "version", "state")
-        )
-        self._load_failures = Counter(
-            "/aspira/load_failures", label_names=("model_name", "version", "code")
-        )
-        self._source_problems = Gauge("/aspira/source_problems", label_names=("model_name",))
-        self._states: dict[ServableId, str] = {}
-
-    @property
-    def families(self) -> tuple[Family, ...]:
-        return (
-            self._warmup_latency_us,
-            self._warmup_records,
-            self._version_state,
-            self._load_failures,
-            self._source_problems,
-        )
-
-    def note(self, event: LifecycleEvent) -> None:
-        match event:
-            case VersionStateChanged():
-                self.names.add(event.servable_id.name)
-                self._note_state(event.servable_id, state=event.state)
-            case LoadAttemptFailed(servable_id=failed, error=error):
-                labels = (failed.name, str(failed.version), error.code.name)
-                self._load_failures.increment(labels)
-            case SourceProblem():
-                self.names.add(event.model_name)
-                self._source_problems.assign((event.model_name,), value=int(bool(event.message)))
-            case WarmupFinished():
-                self._note_warmup(event)
-
-    def _note_state(self, servable_id: ServableId, *, state: str) -> None:
-        labels = (servable_id.name, str(servable_id.version))
-        previous = self._states.get(servable_id)
-        if previous is not None:
-            self._version_state.remove((*labels, previous))
-        self._states[servable_id] = state
-        self._version_state.assign((*labels, state), value=1)
-
-    def _note_warmup(self, event: WarmupFinished) -> None:
-        labels = (event.path, Code.OK.name)
-        self._warmup_records.increment(labels, by=event.num_records)
-        self._warmup_latency_us.observe(labels, value=event.duration_s * _MICROSECONDS_PER_SECOND)
-
-
 def _try_reference_labels(event: RequestEnded) -> tuple[str, str] | None:
     """The labels API and entrypoint; None where TensorFlow Serving does not count the request.
 
@@ -304,6 +330,6 @@ def _try_reference_labels(event: RequestEnded) -> tuple[str, str] | None:
     """
     if event.entrypoint == "rest":
         return (event.api if event.api in _REST_API_LABELS else "", "REST")
-    if event.entrypoint == "grpc" and event.api in _GRPC_API_LABELS:
-        return (_GRPC_API_LABELS[event.api], "GRPC")
+    if event.entrypoint == "grpc" and event.api in GRPC_API_LABELS:
+        return (GRPC_API_LABELS[event.api], "GRPC")
     return None

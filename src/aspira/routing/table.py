@@ -1,6 +1,7 @@
 """The routing table: an immutable value, replaced whole, that says where labels point."""
 
 from collections.abc import Mapping
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 
 from aspira.contracts.errors import InvalidArgument
@@ -11,9 +12,10 @@ Labels = Mapping[VersionLabel, Version]
 
 @dataclass(frozen=True, slots=True)
 class RoutingTable:
-    """Version labels by model."""
+    """Version labels by model, and every model that is configured."""
 
     labels: Mapping[ModelName, Labels] = field(default_factory=dict)
+    models: AbstractSet[ModelName] = frozenset()
 
 
 def choose_version(table: RoutingTable, *, spec: ModelSpec) -> Version | None:

@@ -3,7 +3,8 @@
 An interpreter runs one request at a time, so a run borrows one and the next waits for a free one.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from queue import SimpleQueue
@@ -14,10 +15,11 @@ import numpy as np
 from aspira.contracts.errors import Internal, InvalidArgument, NotFound, Unimplemented
 from aspira.contracts.events import EventBus
 from aspira.contracts.identity import DEFAULT_SIGNATURE_NAME
-from aspira.contracts.signatures import PREDICT_METHOD, Signature, TensorSpec
+from aspira.contracts.signatures import PREDICT_METHOD, Signature, SignatureTable, TensorSpec
 from aspira.contracts.tensors import DataType, Tensor, Tensors, data_type_of
 from aspira.runtimes.options import LitertOptions, WarmupOptions
 from aspira.runtimes.tflite_model import read_signature_defs
+from aspira.runtimes.tflite_parsing import split_parsing
 from aspira.runtimes.warmup import replay_warmup
 from aspira.wire.signature_def import decode_signature
 
@@ -54,10 +56,14 @@ class LitertServable:
 
     def __init__(self, model: bytes, *, pool_size: int) -> None:
         signature_defs = read_signature_defs(model)
+        model, self._parsers = split_parsing(model)
+        self._parsed_inputs = {parser.input_index for parser in self._parsers}
+        parsed = {index for parser in self._parsers for index in parser.output_indices}
         interpreters = [_make_interpreter(model) for _ in range(pool_size)]
-        self._inputs = _Details(interpreters[0].get_input_details(), kind="input")
+        inputs = [d for d in interpreters[0].get_input_details() if d["index"] not in parsed]
+        self._inputs = _Details(inputs, kind="input")
         self._outputs = _Details(interpreters[0].get_output_details(), kind="output")
-        self._signatures = self._read_signatures(signature_defs)
+        self._signatures = SignatureTable(self._read_signatures(signature_defs))
         self._free: SimpleQueue[Interpreter] = SimpleQueue()
         for interpreter in interpreters:
             self._free.put(interpreter)
@@ -68,26 +74,55 @@ class LitertServable:
 
     def run(self, signature_name: str, *, inputs: Tensors, outputs: tuple[str, ...]) -> Tensors:
         """See `Servable.run`; waits for a free interpreter."""
-        signature = self._signatures[signature_name]
+        signature = self._signatures.resolve(signature_name)
         fed = {
-            self._inputs.index(signature.inputs[alias]): _checked(
+            self._inputs.index(signature.inputs[alias].runtime_name): _checked(
                 tensor, alias=alias, spec=signature.inputs[alias]
             )
             for alias, tensor in inputs.items()
         }
-        interpreter = self._free.get()
-        try:
+        fed = self._parse_examples(fed)
+        with self._borrow() as interpreter:
             _invoke(interpreter, inputs=fed)
             return {
-                alias: _fetch(interpreter, index=self._outputs.index(signature.outputs[alias]))
+                alias: _fetch(
+                    interpreter, index=self._outputs.index(signature.outputs[alias].runtime_name)
+                )
                 for alias in outputs
             }
-        finally:
-            self._free.put(interpreter)
+
+    def run_session(
+        self, feeds: Tensors, *, fetches: tuple[str, ...], targets: tuple[str, ...]
+    ) -> None:
+        """See `SessionServable.run_session`; a TFLite model has no operations to ask for."""
+        if targets:
+            raise Unimplemented("TFLite models have no target nodes")
+        fed = self._parse_examples(
+            {self._inputs.index(name): tensor for name, tensor in feeds.items()}
+        )
+        fetched = [self._outputs.index(name) for name in fetches]
+        with self._borrow() as interpreter:
+            _invoke(interpreter, inputs=fed)
+            for index in fetched:
+                _fetch(interpreter, index=index)
 
     def unload(self) -> None:
         while not self._free.empty():
             self._free.get()
+
+    def _parse_examples(self, fed: dict[int, Tensor]) -> dict[int, Tensor]:
+        for parser in self._parsers:
+            if parser.input_index in fed:
+                fed |= parser.parse(fed[parser.input_index])
+        return {i: x for i, x in fed.items() if i not in self._parsed_inputs}
+
+    @contextmanager
+    def _borrow(self) -> Iterator[Interpreter]:
+        interpreter = self._free.get()
+        try:
+            yield interpreter
+        finally:
+            self._free.put(interpreter)
 
     def _read_signatures(self, messages: Mapping[str, bytes]) -> dict[str, Signature]:
         if not messages:
@@ -118,11 +153,17 @@ class _Details:
         exact = {str(detail["name"]): int(detail["index"]) for detail in details}
         self._index = {name.partition(":")[0]: index for name, index in exact.items()} | exact
 
-    def index(self, spec: TensorSpec) -> int:
-        """The tensor that a signature's runtime name means."""
-        name = spec.runtime_name
+    def index(self, name: str) -> int:
+        """The tensor that a runtime name means.
+
+        Raises:
+            Internal: there is none.
+        """
         found = self._index.get(name, self._index.get(name.partition(":")[0]))
-        assert found is not None, name
+        if found is None:
+            raise Internal(
+                f"Unknown tensor '{name}'.\n\tMissing {self._kind} TFLite tensor: {name}"
+            )
         return found
 
     def check(self, spec: TensorSpec, *, alias: str) -> None:

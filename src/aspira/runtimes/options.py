@@ -23,8 +23,14 @@ class TensorflowOptions:
     session_config_file: str = ""
     """A text `tensorflow.ConfigProto` to start from."""
 
+    session_config: str = ""
+    """A text `tensorflow.ConfigProto` to start from, in place of the file's."""
+
     gpu_memory_fraction: float = 0.0
     """Share of GPU memory; 0 leaves TensorFlow's default."""
+
+    custom_op_libraries: tuple[str, ...] = ()
+    """Shared libraries with ops, loaded before any model."""
 
     mixed_precision: str = ""
     """`bfloat16`: the graph is rewritten to compute in it where that is safe. Empty: it is not."""
@@ -40,6 +46,9 @@ class LitertOptions:
     num_pools: int = 0
     """Interpreters of a model; 0 means one per CPU."""
 
+    num_interpreters_per_pool: int = 1
+    """More than one asks for batching: this many runs make up the largest request."""
+
     @property
     def pool_size(self) -> int:
         return max(self.num_pools or len(os.sched_getaffinity(0)), 1)
@@ -47,10 +56,22 @@ class LitertOptions:
 
 @dataclass(frozen=True, slots=True)
 class WarmupOptions:
-    """Whether and how often records are replayed."""
+    """Whether and how records are replayed."""
 
     is_enabled: bool = True
     """Replay the file if there is one."""
 
     num_request_iterations: int = 1
-    """Runs of each record."""
+    """Runs of each record; with 0 the file is only read."""
+
+    num_threads: int = 1
+    """Threads that replay records of one file, in no fixed order."""
+
+    batch_sizes: tuple[int, ...] = ()
+    """Rows with which each record is run too, its inputs repeated or cut to them."""
+
+    is_for_all_batch_sizes: bool = False
+    """`batch_sizes` are those that batching may make of the version's requests."""
+
+    is_session_run_refused: bool = False
+    """A record of a session's run fails the load, as it does in TensorFlow Serving."""

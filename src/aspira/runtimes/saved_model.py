@@ -11,12 +11,14 @@ from typing import Any
 
 from aspira.contracts.errors import (
     DataLoss,
+    InvalidArgument,
     NotFound,
     ServingError,
     Unimplemented,
     Unknown,
     error_from_code,
 )
+from aspira.runtimes.custom_ops import provide_ops
 
 # TensorFlow has no types for these.
 MetaGraph = Any
@@ -57,6 +59,7 @@ def open_session(directory: Path, *, meta_graph: MetaGraph, config: SessionConfi
     """
     import tensorflow as tf
 
+    provide_ops(meta_graph.graph_def)
     graph = tf.Graph()
     try:
         with graph.as_default():
@@ -82,6 +85,9 @@ def open_session(directory: Path, *, meta_graph: MetaGraph, config: SessionConfi
 
 def as_serving_error(error: Exception) -> ServingError:
     """TensorFlow's exception with the same code and text; Python's own become Unknown."""
+    if isinstance(error, UnicodeDecodeError):
+        # TensorFlow failed to raise its own: the text quotes bytes of an input that is no UTF-8.
+        return InvalidArgument(error.object.decode("utf-8", "replace"))
     code = getattr(error, "error_code", None)
     if code is None:
         return error if isinstance(error, ServingError) else Unknown(str(error))

@@ -7,6 +7,7 @@ ops to TensorFlow's pool costs more than running them.
 
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +15,8 @@ import numpy as np
 
 from aspira.contracts.errors import ServingError
 from aspira.contracts.events import EventBus
-from aspira.contracts.signatures import Signature
-from aspira.contracts.tensors import Tensor, Tensors
+from aspira.contracts.signatures import Signature, SignatureTable, TensorSpec
+from aspira.contracts.tensors import QUANTIZED_TYPES, Tensor, Tensors
 from aspira.runtimes.options import TensorflowOptions, WarmupOptions
 from aspira.runtimes.saved_model import (
     MetaGraph,
@@ -24,6 +25,7 @@ from aspira.runtimes.saved_model import (
     open_session,
     read_meta_graph,
 )
+from aspira.runtimes.session_overrides import apply_session_overrides
 from aspira.runtimes.warmup import replay_warmup
 from aspira.wire.signature_def import decode_signature
 
@@ -57,10 +59,7 @@ class TensorflowLoader:
         Raises:
             ServingError: with TensorFlow's code and text.
         """
-        meta_graph = read_meta_graph(self._path, tags=self._options.saved_model_tags)
-        config = make_session_config(self._options)
-        session = open_session(self._path, meta_graph=meta_graph, config=config)
-        servable = TensorflowServable(session, meta_graph=meta_graph)
+        servable = self.open().servable
         try:
             servable.prepare()
             replay_warmup(servable, path=self._path, options=self._warmup, events=self._events)
@@ -68,6 +67,28 @@ class TensorflowLoader:
             servable.unload()
             raise
         return servable
+
+    def open(self) -> "OpenModel":
+        """Read, restore and initialize. The caller unloads the servable, whatever happens.
+
+        Raises:
+            ServingError: with TensorFlow's code and text.
+        """
+        meta_graph = read_meta_graph(self._path, tags=self._options.saved_model_tags)
+        config = make_session_config(self._options)
+        apply_session_overrides(config, directory=self._path)
+        session = open_session(self._path, meta_graph=meta_graph, config=config)
+        servable = TensorflowServable(session, meta_graph=meta_graph)
+        return OpenModel(servable, session=session, meta_graph=meta_graph)
+
+
+@dataclass(frozen=True, slots=True)
+class OpenModel:
+    """A model in TensorFlow, and what it was made of, for whoever compiles it further."""
+
+    servable: "TensorflowServable"
+    session: Session
+    meta_graph: MetaGraph
 
 
 class TensorflowServable:
@@ -94,13 +115,23 @@ class TensorflowServable:
         """See `Servable.run`."""
         call = self._call_for(signature_name, outputs=outputs)
         try:
-            results = call(*_arguments(self._signatures[signature_name], inputs=inputs))
+            results = call(*_arguments(self._signatures.resolve(signature_name), inputs=inputs))
         except Exception as error:
             raise as_serving_error(error) from error
         return {
             alias: result if isinstance(result, np.ndarray) else _as_array(result)
             for alias, result in zip(outputs, results, strict=True)
         }
+
+    def run_session(
+        self, feeds: Tensors, *, fetches: tuple[str, ...], targets: tuple[str, ...]
+    ) -> None:
+        """See `SessionServable.run_session`."""
+        call = self._make_callable(feeds=tuple(feeds), fetches=fetches, targets=targets)
+        try:
+            call(*feeds.values())
+        except Exception as error:
+            raise as_serving_error(error) from error
 
     def unload(self) -> None:
         """Close the session; TensorFlow frees variables and tables with it."""
@@ -112,18 +143,27 @@ class TensorflowServable:
         # Two threads may make the same callable at once: one of the two is dropped, harmlessly.
         call = self._calls.get((signature_name, outputs))
         if call is None:
-            call = self._make_callable(self._signatures[signature_name], outputs=outputs)
+            signature = self._signatures.resolve(signature_name)
+            call = self._make_signature_callable(signature, outputs=outputs)
             if len(self._calls) < _MAX_CALLABLES:
                 self._calls[signature_name, outputs] = call
         return call
 
-    def _make_callable(self, signature: Signature, *, outputs: tuple[str, ...]) -> Call:
+    def _make_signature_callable(self, signature: Signature, *, outputs: tuple[str, ...]) -> Call:
+        specs = [signature.outputs[alias] for alias in outputs]
+        call = self._make_callable(
+            feeds=tuple(dict.fromkeys(spec.runtime_name for spec in signature.inputs.values())),
+            fetches=tuple(spec.runtime_name for spec in specs),
+        )
+        is_quantized = any(spec.dtype in QUANTIZED_TYPES for spec in specs)
+        return _with_quantized_types(call, specs=specs) if is_quantized else call
+
+    def _make_callable(
+        self, *, feeds: tuple[str, ...], fetches: tuple[str, ...], targets: tuple[str, ...] = ()
+    ) -> Call:
         from tensorflow.core.protobuf import config_pb2
 
-        options = config_pb2.CallableOptions(
-            feed=dict.fromkeys(spec.runtime_name for spec in signature.inputs.values()),
-            fetch=[signature.outputs[alias].runtime_name for alias in outputs],
-        )
+        options = config_pb2.CallableOptions(feed=feeds, fetch=fetches, target=targets)
         if self._is_small:
             options.run_options.inter_op_thread_pool = -1
         try:
@@ -132,6 +172,19 @@ class TensorflowServable:
         except Exception as error:
             raise as_serving_error(error) from error
         return call
+
+
+def _with_quantized_types(call: Call, *, specs: list[TensorSpec]) -> Call:
+    """TensorFlow gives quantized integers as plain ones of their width; clients see the type."""
+    dtypes = [spec.dtype.numpy_dtype if spec.dtype in QUANTIZED_TYPES else None for spec in specs]
+
+    def call_and_view(*inputs: Tensor) -> list[Tensor]:
+        return [
+            result if dtype is None else np.asarray(result).view(dtype)
+            for result, dtype in zip(call(*inputs), dtypes, strict=True)
+        ]
+
+    return call_and_view
 
 
 def _as_array(scalar: Any) -> Tensor:
@@ -152,11 +205,13 @@ def make_session_config(options: TensorflowOptions) -> Any:
     """
     from tensorflow.core.protobuf import config_pb2, rewriter_config_pb2
 
-    from aspira.wire.text_format import parse_text_file
+    from aspira.wire.text_format import parse_text, parse_text_file
 
     config = config_pb2.ConfigProto()
     if options.session_config_file:
         parse_text_file(Path(options.session_config_file), into=config)
+    if options.session_config:
+        parse_text(options.session_config, into=config, origin="session_config")
     intra = options.intra_op_parallelism or options.session_parallelism
     inter = options.inter_op_parallelism or options.session_parallelism
     if intra > 0 or inter > 0:
@@ -170,12 +225,13 @@ def make_session_config(options: TensorflowOptions) -> Any:
     return config
 
 
-def _read_signatures(meta_graph: MetaGraph) -> dict[str, Signature]:
-    return {
+def _read_signatures(meta_graph: MetaGraph) -> SignatureTable:
+    signatures = {
         name: decode_signature(message)
         for name, message in sorted(meta_graph.signature_def.items())
-        if name not in _INTERNAL_SIGNATURES
     }
+    internal = {name: signatures.pop(name) for name in _INTERNAL_SIGNATURES & signatures.keys()}
+    return SignatureTable(signatures, internal=internal)
 
 
 def _count_nodes(meta_graph: MetaGraph) -> int:

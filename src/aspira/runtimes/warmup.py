@@ -1,44 +1,44 @@
-"""Replays a model's recorded requests before it is published: its first clients do not wait.
-
-The records are TensorFlow Serving's: a TFRecord file of PredictionLog messages beside the model.
-"""
+"""Replays a model's recorded requests before it is published: its first clients do not wait."""
 
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
+from threading import Lock
+from typing import NamedTuple, Protocol, runtime_checkable
 
-from aspira.contracts.errors import (
-    DataLoss,
-    FailedPrecondition,
-    InvalidArgument,
-    Unimplemented,
-)
-from aspira.contracts.events import EventBus, WarmupFinished
-from aspira.contracts.examples import check_examples
-from aspira.contracts.identity import DEFAULT_SIGNATURE_NAME
+import numpy as np
+
+from aspira.contracts.errors import FailedPrecondition, InvalidArgument, ServingError, Unimplemented
+from aspira.contracts.events import EventBus, WarmupFinished, WarmupRunEnded
 from aspira.contracts.servable import Servable
-from aspira.contracts.tensors import Tensors
+from aspira.contracts.signatures import Signature, SignatureTable, TensorSpec, joint_alias
+from aspira.contracts.tensors import Tensor, Tensors
 from aspira.runtimes.options import WarmupOptions
-from aspira.runtimes.saved_model import as_serving_error
-from aspira.wire.examples import decode_examples
-from aspira.wire.tensor_proto import decode_tensor
+from aspira.runtimes.warmup_records import (
+    MAX_RECORDS,
+    RecordedRequest,
+    RecordedSessionRun,
+    RecordedTask,
+    parse_record,
+    read_records,
+    warmup_file,
+)
 
-WARMUP_FILE = "tf_serving_warmup_requests"
-MAX_RECORDS = 1000
 
-# Message classes are generated at TensorFlow's import, hence Any.
-Message = Any
+@runtime_checkable
+class SessionServable(Protocol):
+    """A servable whose tensors can be asked for by the names that the model's file gives them."""
 
+    def run_session(
+        self, feeds: Tensors, *, fetches: tuple[str, ...], targets: tuple[str, ...]
+    ) -> None:
+        """Feed tensors, compute others and run operations.
 
-@dataclass(frozen=True, slots=True)
-class _Replay:
-    """One run of one signature."""
-
-    signature_name: str
-    inputs: Tensors
-    output_filter: tuple[str, ...] = ()
+        Raises:
+            ServingError: with the runtime's own text.
+        """
+        ...
 
 
 def replay_warmup(
@@ -49,80 +49,156 @@ def replay_warmup(
     Raises:
         ServingError: a record cannot be read or replayed; the version must not be published.
     """
-    file = path / "assets.extra" / WARMUP_FILE
+    file = warmup_file(path)
     if not options.is_enabled or not file.is_file():
         return
     started_s = time.monotonic()
-    num_records = 0
-    for record in _read_records(file):
-        num_records += 1
-        for replay in _parse_record(record, file=file):
-            for _ in range(max(options.num_request_iterations, 1)):
-                _run(replay, servable=servable)
-        if num_records > MAX_RECORDS:
-            raise InvalidArgument(
-                f"Number of warmup records exceeds the maximum ({MAX_RECORDS}) at {file}"
+    replayer = _Replayer(servable, file=file, options=options, events=events)
+    if options.num_threads > 1:
+        with ThreadPoolExecutor(options.num_threads, "Warmup_ThreadPool") as pool:
+            for ended in [pool.submit(replayer.replay_all) for _ in range(options.num_threads)]:
+                ended.result()
+    else:
+        replayer.replay_all()
+    duration_s = time.monotonic() - started_s
+    events.publish(WarmupFinished(str(path), replayer.num_records, duration_s))
+
+
+class _Run(NamedTuple):
+    """One call of a servable."""
+
+    signature_name: str
+    inputs: Tensors
+    outputs: tuple[str, ...]
+
+
+class _Replayer:
+    """Takes records of one file until there are none; several threads may share it."""
+
+    def __init__(
+        self, servable: Servable, *, file: Path, options: WarmupOptions, events: EventBus
+    ) -> None:
+        self._servable = servable
+        self._file = file
+        self._options = options
+        self._events = events
+        self._records = read_records(file)
+        self._lock = Lock()
+        self.num_records = 0
+
+    def replay_all(self) -> None:
+        """Replay what no other thread took."""
+        try:
+            while (record := self._take()) is not None:
+                self._replay(record)
+                # The first record past the limit is still replayed, as in TensorFlow Serving.
+                if self.num_records > MAX_RECORDS:
+                    raise InvalidArgument(
+                        f"Number of warmup records exceeds the maximum ({MAX_RECORDS}) at"
+                        f" {self._file}"
+                    )
+        except ServingError:
+            with self._lock:
+                self._records.close()
+            raise
+
+    def _take(self) -> bytes | None:
+        with self._lock:
+            record = next(self._records, None)
+            self.num_records += record is not None
+            return record
+
+    def _replay(self, record: bytes) -> None:
+        options = self._options
+        recorded = parse_record(
+            record, file=self._file, is_session_run_refused=options.is_session_run_refused
+        )
+        for _ in range(options.num_request_iterations):
+            match recorded:
+                case RecordedRequest():
+                    self._replay_request(recorded)
+                case RecordedSessionRun():
+                    self._replay_session_run(recorded)
+
+    def _replay_request(self, recorded: RecordedRequest) -> None:
+        for inputs in self._sized_inputs(recorded):
+            for run in _plan_runs(recorded._replace(inputs=inputs), servable=self._servable):
+                started_s = time.monotonic()
+                self._servable.run(run.signature_name, inputs=run.inputs, outputs=run.outputs)
+                duration_s = time.monotonic() - started_s
+                self._events.publish(WarmupRunEnded(recorded.model_name, recorded.api, duration_s))
+
+    def _sized_inputs(self, recorded: RecordedRequest) -> Iterator[Tensors]:
+        """The inputs as recorded, then with each number of rows that a batch may have."""
+        yield recorded.inputs
+        if recorded.tasks:
+            signature = _find_signature(self._servable, name=recorded.tasks[0].signature_name)
+            if any(
+                _is_batched(x, spec=signature.inputs.get(a)) for a, x in recorded.inputs.items()
+            ):
+                for num_rows in self._options.batch_sizes:
+                    yield {
+                        alias: _resize(tensor, spec=signature.inputs.get(alias), num_rows=num_rows)
+                        for alias, tensor in recorded.inputs.items()
+                    }
+
+    def _replay_session_run(self, recorded: RecordedSessionRun) -> None:
+        if not isinstance(self._servable, SessionServable):
+            raise Unimplemented(
+                "A warm-up record asks for tensors of a session, which this model's runtime has not"
             )
-    events.publish(WarmupFinished(str(path), num_records, time.monotonic() - started_s))
+        self._servable.run_session(
+            recorded.feeds, fetches=recorded.fetches, targets=recorded.targets
+        )
 
 
-def _run(replay: _Replay, *, servable: Servable) -> None:
-    name = replay.signature_name or DEFAULT_SIGNATURE_NAME
+def _find_signature(servable: Servable, *, name: str) -> Signature:
+    """A signature of a servable.
+
+    Raises:
+        FailedPrecondition: it has none of this name.
+    """
     signature = servable.signatures.get(name)
     if signature is None:
         raise FailedPrecondition(f'Serving signature key "{name}" not found.')
-    servable.run(
-        name,
-        inputs=signature.bind_inputs(replay.inputs),
-        outputs=signature.choose_outputs(replay.output_filter),
-    )
+    return signature
 
 
-def _parse_record(record: bytes, *, file: Path) -> list[_Replay]:
-    from google.protobuf.message import DecodeError
-    from tensorflow_serving.apis import prediction_log_pb2
-
-    try:
-        log = prediction_log_pb2.PredictionLog.FromString(record)
-    except DecodeError as error:
-        raise InvalidArgument(f"Failed to parse warmup record: {record!r} from {file}") from error
-    kind = log.WhichOneof("log_type")
-    if kind is None:
-        return []
-    request = getattr(log, kind).request
-    match kind:
-        case "predict_log":
-            return [_parse_predict(request)]
-        case "classify_log" | "regress_log":
-            return [_parse_examples(request.model_spec.signature_name, request=request)]
-        case "multi_inference_log":
-            return [
-                _parse_examples(task.model_spec.signature_name, request=request)
-                for task in request.tasks
-            ]
-    number = log.DESCRIPTOR.fields_by_name[kind].number
-    raise Unimplemented(f"Unsupported log_type for warmup: {number}")
+def _plan_runs(recorded: RecordedRequest, *, servable: Servable) -> list[_Run]:
+    signatures = servable.signatures
+    runs = [_plan_run(recorded.inputs, task=task, servable=servable) for task in recorded.tasks]
+    if len(runs) < 2 or not isinstance(signatures, SignatureTable):
+        return runs
+    return [_join(runs, signatures=signatures)]
 
 
-def _parse_predict(request: Message) -> _Replay:
-    inputs = {alias: decode_tensor(proto, alias=alias) for alias, proto in request.inputs.items()}
-    return _Replay(request.model_spec.signature_name, inputs, tuple(request.output_filter))
+def _plan_run(inputs: Tensors, *, task: RecordedTask, servable: Servable) -> _Run:
+    signature = _find_signature(servable, name=task.signature_name)
+    return _Run(task.signature_name, signature.bind_inputs(inputs), task.choose_outputs(signature))
 
 
-def _parse_examples(signature_name: str, *, request: Message) -> _Replay:
-    examples = decode_examples(request.input)
-    check_examples(examples)
-    return _Replay(signature_name, {"inputs": examples})
+def _join(runs: list[_Run], *, signatures: SignatureTable) -> _Run:
+    """One run for all, as a MultiInference is answered."""
+    inputs = {
+        joint_alias(run.signature_name, alias=alias): tensor
+        for run in runs
+        for alias, tensor in run.inputs.items()
+    }
+    outputs = [
+        joint_alias(run.signature_name, alias=alias) for run in runs for alias in run.outputs
+    ]
+    return _Run(signatures.join(run.signature_name for run in runs), inputs, tuple(outputs))
 
 
-def _read_records(file: Path) -> Iterator[bytes]:
-    import tensorflow as tf
+def _is_batched(tensor: Tensor, *, spec: TensorSpec | None) -> bool:
+    """Whether its first axis may have any length, and there is something to repeat."""
+    if spec is None or not tensor.ndim or not len(tensor):
+        return False
+    return spec.shape is None or spec.shape[:1] == (None,)
 
-    try:
-        yield from tf.compat.v1.io.tf_record_iterator(str(file))
-    except tf.errors.DataLossError as error:
-        raise DataLoss(
-            f"{error.message}. Please verify your warmup data is in TFRecord format."
-        ) from error
-    except tf.errors.OpError as error:
-        raise as_serving_error(error) from error
+
+def _resize(tensor: Tensor, *, spec: TensorSpec | None, num_rows: int) -> Tensor:
+    if not _is_batched(tensor, spec=spec):
+        return tensor
+    resized: Tensor = np.resize(tensor, (num_rows, *tensor.shape[1:]))
+    return resized

@@ -29,11 +29,20 @@ _logger = logging.getLogger(__name__)
 class ConfigWatch:
     """One file, one task. Methods: event loop only.
 
-    `reload` raises as `ModelsService.reload` does.
+    `reload` raises as `ModelsService.reload` does. `is_unchanged_applied`: apply at each look
+    what the file says, as the original does.
     """
 
-    def __init__(self, path: Path, *, reload: Reload, poll_interval_s: float) -> None:
+    def __init__(
+        self,
+        path: Path,
+        *,
+        reload: Reload,
+        poll_interval_s: float,
+        is_unchanged_applied: bool = False,
+    ) -> None:
         self._path = path
+        self._is_unchanged_applied = is_unchanged_applied
         self._reload = reload
         self._poll_interval_s = poll_interval_s
         self._configs: ModelConfigs = {}
@@ -58,7 +67,7 @@ class ConfigWatch:
         """Read the file, and apply it if it has changed. What goes wrong is logged."""
         try:
             text = await asyncio.to_thread(read_text_file, self._path)
-            if text == self._text:
+            if text == self._text and not self._is_unchanged_applied:
                 self._problem = ""
                 return
             message = await asyncio.to_thread(parse_model_config_text, text, origin=str(self._path))
@@ -110,7 +119,7 @@ class ConfigWatch:
 
     async def _apply(self, message: Message) -> None:
         configs = decode_model_configs(message)
-        if (configs or {}) == self._configs:
+        if (configs or {}) == self._configs and not self._is_unchanged_applied:
             return
         if configs is None:
             raise cannot_transition()

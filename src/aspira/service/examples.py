@@ -4,15 +4,21 @@ Any signature with the right keys will do, whatever its `method_name`, unless th
 that. Texts and the order of checks are TensorFlow Serving's.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Generic, Protocol, TypeVar
+from typing import Generic, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 
+from aspira.contracts.clock import Clock
 from aspira.contracts.errors import InvalidArgument, Unimplemented
 from aspira.contracts.examples import (
+    CLASSES_OUTPUT,
+    CLASSIFICATION_OUTPUTS,
+    REGRESSION_OUTPUTS,
+    SCORES_OUTPUT,
+    VALUES_OUTPUT,
     Classifications,
     ExamplesRequest,
     ExamplesResponse,
@@ -23,16 +29,19 @@ from aspira.contracts.examples import (
     check_examples,
 )
 from aspira.contracts.identity import DEFAULT_SIGNATURE_NAME
-from aspira.contracts.signatures import CLASSIFY_METHOD, REGRESS_METHOD, Signature
+from aspira.contracts.signatures import (
+    CLASSIFY_METHOD,
+    REGRESS_METHOD,
+    Signature,
+    SignatureTable,
+    joint_alias,
+)
 from aspira.contracts.tensors import DataType, Tensor, Tensors, data_type_of
 from aspira.service.inference import InferenceService, ServableLease
 from aspira.wire.prediction_log import LoggedRequest, LogKind
 from aspira.wire.signature_def import describe_signature
 
 _INPUTS = "inputs"
-_OUTPUTS = "outputs"
-_CLASSES = "classes"
-_SCORES = "scores"
 _MATRIX_RANK = 2
 
 ResultT_co = TypeVar("ResultT_co", bound=ExamplesResult, covariant=True)
@@ -67,6 +76,67 @@ class _Plan(Generic[ResultT_co]):
     outputs: tuple[str, ...]
 
 
+class _Question(NamedTuple):
+    """Examples put to a leased version."""
+
+    lease: ServableLease
+    examples: Tensor
+    deadline: float | None
+    priority: int
+    clock: Clock
+
+    async def ask(self, plan: _Plan[ResultT_co]) -> ExamplesResponse[ResultT_co]:
+        """The answer to one signature."""
+        outputs, run_s = await self._run(
+            plan.signature_name, input_aliases=(_INPUTS,), outputs=plan.outputs
+        )
+        return self._read(plan, outputs=outputs, run_s=run_s)
+
+    async def ask_jointly(
+        self, plans: Sequence[_Plan[ExamplesResult]], *, signatures: SignatureTable
+    ) -> list[ExamplesResponse[ExamplesResult]]:
+        """The answers to several signatures, in one run that feeds each the same examples."""
+        names = [plan.signature_name for plan in plans]
+        aliases = {
+            (plan.signature_name, alias): joint_alias(plan.signature_name, alias=alias)
+            for plan in plans
+            for alias in plan.outputs
+        }
+        joint_outputs, run_s = await self._run(
+            signatures.join(names),
+            input_aliases=[joint_alias(name, alias=_INPUTS) for name in names],
+            outputs=tuple(aliases.values()),
+        )
+        return [
+            self._read(
+                plan,
+                outputs={a: joint_outputs[aliases[plan.signature_name, a]] for a in plan.outputs},
+                run_s=run_s,
+            )
+            for plan in plans
+        ]
+
+    async def _run(
+        self, signature_name: str, *, input_aliases: Iterable[str], outputs: tuple[str, ...]
+    ) -> tuple[Tensors, float]:
+        check_examples(self.examples)
+        started_s = self.clock.now()
+        result = await self.lease.servable.run(
+            signature_name,
+            inputs=dict.fromkeys(input_aliases, self.examples),
+            outputs=outputs,
+            deadline=self.deadline,
+            priority=self.priority,
+        )
+        return result, self.clock.now() - started_s
+
+    def _read(
+        self, plan: _Plan[ResultT_co], *, outputs: Tensors, run_s: float
+    ) -> ExamplesResponse[ResultT_co]:
+        result = plan.method.read_outputs(outputs, num_examples=len(self.examples))
+        return ExamplesResponse(result, self.lease.servable_id, plan.signature_name, run_s)
+
+
 async def classify(
     inference: InferenceService, *, request: ExamplesRequest
 ) -> ExamplesResponse[Classifications]:
@@ -95,19 +165,24 @@ async def multi_inference(
 ) -> list[ExamplesResponse[ExamplesResult]]:
     """The result of each task, in their order, all from the version that the first one names.
 
+    It takes one run where the model's runtime can join signatures, else one for each task.
+
     Raises:
         ServingError: as `classify`, or the tasks do not go together. Nothing was run unless every
             task is fit to be.
     """
-    tasks, examples, deadline = request
+    tasks, examples, deadline, priority = request
     if not tasks or not tasks[0].spec.name:
         raise InvalidArgument("ModelSpec has no name specified.")
     with inference.lease(tasks[0].spec) as lease:
         is_name_checked = inference.is_method_name_checked
         plans = list(_plan_tasks(tasks, lease=lease, is_name_checked=is_name_checked))
-        responses = [
-            await _run(p, lease=lease, examples=examples, deadline=deadline) for p in plans
-        ]
+        question = _Question(lease, examples, deadline, priority, inference.clock)
+        signatures = lease.servable.signatures
+        if len(plans) > 1 and isinstance(signatures, SignatureTable):
+            responses = await question.ask_jointly(plans, signatures=signatures)
+        else:
+            responses = [await question.ask(plan) for plan in plans]
         _record(inference, kind=LogKind.MULTI_INFERENCE, request=request, lease=lease)
         return responses
 
@@ -115,7 +190,7 @@ async def multi_inference(
 async def _infer(
     inference: InferenceService, *, request: ExamplesRequest, method: _Method[ResultT_co]
 ) -> ExamplesResponse[ResultT_co]:
-    spec, examples, deadline = request
+    spec, examples, deadline, priority = request
     name = spec.signature_name or DEFAULT_SIGNATURE_NAME
     with inference.lease(spec) as lease:
         signature = lease.servable.signatures.get(name)
@@ -125,7 +200,7 @@ async def _infer(
         is_name_checked = inference.is_method_name_checked
         outputs = _choose_outputs(signature, method=method, is_name_checked=is_name_checked)
         plan = _Plan(name, method, outputs)
-        response = await _run(plan, lease=lease, examples=examples, deadline=deadline)
+        response = await _Question(lease, examples, deadline, priority, inference.clock).ask(plan)
         _record(inference, kind=method.log_kind, request=request, lease=lease)
         return response
 
@@ -135,17 +210,6 @@ def _record(
 ) -> None:
     if inference.recorder is not None:
         inference.recorder.offer(kind, request=request, servable_id=lease.servable_id)
-
-
-async def _run(
-    plan: _Plan[ResultT_co], *, lease: ServableLease, examples: Tensor, deadline: float | None
-) -> ExamplesResponse[ResultT_co]:
-    check_examples(examples)
-    outputs = await lease.servable.run(
-        plan.signature_name, inputs={_INPUTS: examples}, outputs=plan.outputs, deadline=deadline
-    )
-    result = plan.method.read_outputs(outputs, num_examples=len(examples))
-    return ExamplesResponse(result, lease.servable_id, plan.signature_name)
 
 
 def _plan_tasks(
@@ -199,11 +263,12 @@ def _choose_classification_outputs(signature: Signature) -> tuple[str, ...]:
     if num_outputs not in {1, 2}:
         raise InvalidArgument(f"Expected one or two output Tensors, found {num_outputs}")
     _check_input(signature, noun="classification")
-    outputs = tuple(alias for alias in (_CLASSES, _SCORES) if alias in signature.outputs)
+    outputs = tuple(alias for alias in CLASSIFICATION_OUTPUTS if alias in signature.outputs)
     if not outputs:
         raise InvalidArgument(
             "Expected classification signature outputs to contain at least one of "
-            f'"{_CLASSES}" or "{_SCORES}". Signature was: {describe_signature(signature)}'
+            f'"{CLASSES_OUTPUT}" or "{SCORES_OUTPUT}". '
+            f"Signature was: {describe_signature(signature)}"
         )
     return outputs
 
@@ -212,19 +277,21 @@ def _choose_regression_outputs(signature: Signature) -> tuple[str, ...]:
     if len(signature.outputs) != 1:
         raise InvalidArgument("Expected one output Tensor.")
     _check_input(signature, noun="regression")
-    if _OUTPUTS not in signature.outputs:
+    if VALUES_OUTPUT not in signature.outputs:
         raise InvalidArgument(
             f"No regression outputs found in SignatureDef: {describe_signature(signature)}"
         )
-    return (_OUTPUTS,)
+    return REGRESSION_OUTPUTS
 
 
 def _read_classifications(outputs: Tensors, *, num_examples: int) -> Classifications:
-    labels, scores = outputs.get(_CLASSES), outputs.get(_SCORES)
+    labels, scores = outputs.get(CLASSES_OUTPUT), outputs.get(SCORES_OUTPUT)
     if labels is not None:
-        _check_matrix(labels, alias=_CLASSES, dtype=DataType.STRING, num_examples=num_examples)
+        _check_matrix(
+            labels, alias=CLASSES_OUTPUT, dtype=DataType.STRING, num_examples=num_examples
+        )
     if scores is not None:
-        _check_matrix(scores, alias=_SCORES, dtype=DataType.FLOAT, num_examples=num_examples)
+        _check_matrix(scores, alias=SCORES_OUTPUT, dtype=DataType.FLOAT, num_examples=num_examples)
     if labels is not None and scores is not None and labels.shape[1] != scores.shape[1]:
         raise InvalidArgument(
             "Tensors class and score should match in dim_size(1). Got "
@@ -252,7 +319,7 @@ def _check_matrix(tensor: Tensor, *, alias: str, dtype: DataType, num_examples: 
 
 
 def _read_regressions(outputs: Tensors, *, num_examples: int) -> Regressions:
-    values = outputs[_OUTPUTS]
+    values = outputs[VALUES_OUTPUT]
     if values.ndim not in {1, _MATRIX_RANK} or values.shape[1:] not in {(), (1,)}:
         raise InvalidArgument(
             "Expected output Tensor shape to be either [batch_size] or [batch_size, 1] but got "

@@ -2,8 +2,9 @@
 
 from dataclasses import dataclass
 
-from aspira.contracts.errors import FailedPrecondition, Internal
-from aspira.contracts.identity import DEFAULT_SIGNATURE_NAME, ModelSpec
+from aspira.contracts.clock import Clock
+from aspira.contracts.errors import FailedPrecondition, Internal, NotFound, Unavailable
+from aspira.contracts.identity import DEFAULT_SIGNATURE_NAME, ModelName, ModelSpec, Version
 from aspira.contracts.inference import PredictRequest, PredictResponse
 from aspira.contracts.servable import Served
 from aspira.contracts.signatures import (
@@ -15,9 +16,11 @@ from aspira.contracts.signatures import (
 from aspira.lifecycle.lease import Lease
 from aspira.lifecycle.manager import Manager
 from aspira.routing.table import RoutingTable, choose_version
+from aspira.service.options import ServiceOptions
 from aspira.service.recorder import Recorder
 from aspira.wire.prediction_log import LogKind
 
+ServableManager = Manager[Served]
 ServableLease = Lease[Served]
 
 _PREDICT_METHODS = (PREDICT_METHOD, CLASSIFY_METHOD, REGRESS_METHOD)
@@ -33,31 +36,57 @@ class Router:
 class InferenceService:
     """Every prediction of every protocol. Event loop only.
 
-    `is_method_name_checked`: a signature answers only the API that its `method_name` is for.
     `recorder`, mostly None, is told of what was answered without error.
     """
 
     def __init__(
         self,
-        manager: Manager[Served],
+        manager: ServableManager,
         *,
         router: Router,
-        is_method_name_checked: bool = False,
+        clock: Clock,
+        options: ServiceOptions | None = None,
     ) -> None:
         self._manager = manager
+        self.clock = clock
         self._router = router
-        self.is_method_name_checked = is_method_name_checked
+        self._options = options or ServiceOptions()
         self.recorder: Recorder | None = None
+
+    @property
+    def router(self) -> Router:
+        """Says which version answers; its table is replaced with each configuration."""
+        return self._router
+
+    @property
+    def is_method_name_checked(self) -> bool:
+        """Whether a signature answers only the API that its `method_name` is for."""
+        return self._options.is_method_name_checked
 
     def lease(self, spec: ModelSpec) -> ServableLease:
         """The version that answers `spec`, kept loaded until released.
 
         Raises:
-            NotFound: no such model or version is ready.
+            NotFound: there is no such model or version.
+            Unavailable: the model or version is not ready, and may become so.
             InvalidArgument: an unknown label.
         """
         version = choose_version(self._router.table, spec=spec)
-        return self._manager.acquire(spec.name, version=version)
+        try:
+            return self._manager.acquire(spec.name, version=version)
+        except NotFound as error:
+            if self._options.is_unready_unavailable and self._may_come(spec.name, version=version):
+                # The text stays: scripts that wait for a model know it.
+                raise Unavailable(error.message) from None
+            raise
+
+    def _may_come(self, name: ModelName, *, version: Version | None) -> bool:
+        if name not in self._router.table.models:
+            return False
+        return version is None or any(
+            status.version == version and status.is_coming
+            for status in self._manager.statuses(name)
+        )
 
     async def predict(self, request: PredictRequest) -> PredictResponse:
         """Answer one request.
@@ -80,6 +109,7 @@ class InferenceService:
             raise FailedPrecondition(f'Serving signature key "{name}" not found.{advice}')
         if self.is_method_name_checked:
             _check_method_name(signature)
+        started_s = self.clock.now()
         outputs = await lease.servable.run(
             name,
             inputs=signature.bind_inputs(request.inputs),
@@ -87,10 +117,11 @@ class InferenceService:
             deadline=request.deadline,
             priority=request.priority,
         )
+        run_s = self.clock.now() - started_s
         if self.recorder is not None:
             servable_id = lease.servable_id
             self.recorder.offer(LogKind.PREDICT, request=request, servable_id=servable_id)
-        return PredictResponse(outputs, lease.servable_id, name)
+        return PredictResponse(outputs, lease.servable_id, name, run_s)
 
 
 def _check_method_name(signature: Signature) -> None:

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from aspira.contracts.errors import NotFound
+from aspira.contracts.errors import NotFound, Unavailable
 from aspira.contracts.identity import ModelName, ModelSpec, VersionLabel
 from aspira.lifecycle.version_record import VersionStatus
 from aspira.service.models import ModelsService
@@ -59,6 +59,6 @@ def _list_versions(models: ModelsService, *, name: ModelName) -> tuple[ListedVer
 
 def _list_signatures(models: ModelsService, *, spec: ModelSpec) -> tuple[str, ...]:
     try:
-        return tuple(sorted(models.metadata(spec).signatures))
-    except NotFound:
+        return models.signature_names(spec)
+    except (NotFound, Unavailable):
         return ()

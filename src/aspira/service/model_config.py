@@ -6,7 +6,7 @@ from typing import Any
 
 from aspira.contracts.errors import FailedPrecondition, InvalidArgument
 from aspira.contracts.identity import ModelName, Version, VersionLabel
-from aspira.lifecycle.filesystem_source import MonitoredModel
+from aspira.lifecycle.listing import MonitoredModel
 from aspira.lifecycle.version_choice import All, Latest, Specific, VersionPolicy
 from aspira.routing.table import Labels
 from aspira.wire.text_format import parse_json, parse_text

@@ -2,21 +2,21 @@
 
 import asyncio
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 
 from aspira.contracts.errors import FailedPrecondition, NotFound, ServingError, Unknown
+from aspira.contracts.events import ConfigApplied, ConfigApplying, EventBus
 from aspira.contracts.identity import ModelName, ModelSpec, ServableId, Version
-from aspira.contracts.servable import Served
-from aspira.contracts.signatures import Signature
+from aspira.contracts.signatures import Signature, SignatureTable
 from aspira.lifecycle.filesystem_source import FilesystemSource
-from aspira.lifecycle.manager import Manager
 from aspira.lifecycle.version_record import VersionStatus
 from aspira.lifecycle.version_state import VersionState
 from aspira.llm.servable import LanguageModel
 from aspira.routing.table import RoutingTable, choose_version
-from aspira.service.inference import InferenceService, Router
+from aspira.service.inference import InferenceService, ServableManager
 from aspira.service.model_config import ModelConfigs, check_transition
+from aspira.service.options import ServiceOptions
 
 WIRE_STATES: Mapping[VersionState, str] = MappingProxyType(
     {
@@ -45,18 +45,21 @@ class ModelsService:
 
     def __init__(
         self,
-        manager: Manager[Served],
+        manager: ServableManager,
         *,
         source: FilesystemSource,
-        router: Router,
         inference: InferenceService,
         allow_labels_for_unavailable: bool,
+        options: ServiceOptions,
+        events: EventBus,
     ) -> None:
         self._manager = manager
         self._source = source
-        self._router = router
+        self._router = inference.router
         self._inference = inference
         self._allow_labels_for_unavailable = allow_labels_for_unavailable
+        self._options = options
+        self._events = events
         self._configs: ModelConfigs = {}
         self._reloading = asyncio.Lock()
 
@@ -66,9 +69,27 @@ class ModelsService:
         return self._configs
 
     async def start(self, configs: ModelConfigs) -> None:
-        """Apply the first configuration and begin to watch. Labels may name versions to come."""
+        """Apply the first configuration and begin to watch.
+
+        Raises:
+            FailedPrecondition: labels name versions to come, and may not.
+        """
+        self._check_labels(configs)
         self._apply(configs)
         await self._source.start()
+
+    async def wait_started(self) -> None:
+        """After `start`: until each model is settled, or available if every model is awaited.
+
+        Raises:
+            Unknown: every model is awaited, and some failed.
+        """
+        configs = self._configs
+        if self._options.is_every_model_awaited:
+            await self._wait_decided(configs)
+            self._raise_for_unavailable(configs, noun="servable(s)")
+        await self.wait_settled(configs)
+        self._events.publish(ConfigApplied())
 
     async def reload(self, configs: ModelConfigs) -> None:
         """Replace the configuration; returns once each added model is settled.
@@ -84,11 +105,15 @@ class ModelsService:
             self._check_labels(configs)
             added = configs.keys() - self._configs.keys()
             self._apply(configs)
-            await self._source.scan()
+            # Before the look, which may find versions that fail at once: not those again.
             for name in configs:
                 self._manager.retry_failed(name)
+            await self._source.scan_closely()
+            if self._options.is_every_model_awaited:
+                await self._wait_decided(added)
         await self.wait_settled(added)
-        self._raise_for_unavailable(added)
+        self._raise_for_unavailable(added, noun="model(s)")
+        self._events.publish(ConfigApplied())
 
     async def wait_settled(self, names: Iterable[ModelName]) -> None:
         """Until each model is available, has failed, or turns out to have no version."""
@@ -102,10 +127,25 @@ class ModelsService:
             return name not in self._configs
         if not listing.versions:
             return True
-        found = [s for s in self._manager.statuses(name) if s.version in listing.versions]
+        found = self._found_statuses(name)
         if any(status.state is VersionState.READY for status in found):
             return True
         return len(found) >= len(listing.versions) and all(s.error is not None for s in found)
+
+    async def _wait_decided(self, names: Iterable[ModelName]) -> None:
+        """Until the newest version of each model that is ready or has ended is found."""
+        wanted = list(names)
+        await self._manager.wait_until(lambda: all(self._is_decided(name) for name in wanted))
+
+    def _is_decided(self, name: ModelName) -> bool:
+        states = [status.state for status in self._found_statuses(name)]
+        return any(state is VersionState.READY or state.is_final for state in states)
+
+    def _found_statuses(self, name: ModelName) -> list[VersionStatus]:
+        """Of the versions that are there now."""
+        listing = self._source.listing(name)
+        found = (listing.versions if listing is not None else None) or {}
+        return [status for status in self._manager.statuses(name) if status.version in found]
 
     def can_serve(self) -> bool:
         """Whether some configured model can answer, or none is configured.
@@ -135,8 +175,10 @@ class ModelsService:
             NotFound: there is none.
             InvalidArgument: an unknown label.
         """
+        if not self._options.is_label_told_apart:
+            spec = spec._replace(label=None)
         wanted = choose_version(self._router.table, spec=spec)
-        known = self._manager.statuses(spec.name)
+        known = [self._told(status) for status in self._manager.statuses(spec.name)]
         if wanted is None:
             if not known:
                 raise NotFound(f"Could not find any versions of model {spec.name}")
@@ -146,25 +188,43 @@ class ModelsService:
             raise NotFound(f"Could not find version {wanted} of model {spec.name}")
         return found
 
+    def _told(self, status: VersionStatus) -> VersionStatus:
+        is_told = self._options.is_retry_told or status.state is VersionState.FAILED
+        return status if is_told else replace(status, error=None)
+
     def metadata(self, spec: ModelSpec) -> ModelMetadata:
-        """The signatures of a loaded version.
+        """The signatures of a loaded version, with those that nobody can ask.
 
         Raises:
             NotFound: no such model or version is ready.
         """
         with self._inference.lease(spec) as lease:
-            return ModelMetadata(lease.servable_id, lease.servable.signatures)
+            signatures = lease.servable.signatures
+            if isinstance(signatures, SignatureTable):
+                signatures = signatures.listed()
+            return ModelMetadata(lease.servable_id, signatures)
+
+    def signature_names(self, spec: ModelSpec) -> tuple[str, ...]:
+        """What a loaded version can be asked, sorted.
+
+        Raises:
+            NotFound: no such model or version is ready.
+        """
+        with self._inference.lease(spec) as lease:
+            return tuple(sorted(lease.servable.signatures))
 
     def _apply(self, configs: ModelConfigs) -> None:
+        self._events.publish(ConfigApplying(tuple(configs)))
         self._configs = configs
         self._source.set_models(config.model for config in configs.values())
         labels = {name: config.labels for name, config in configs.items() if config.labels}
-        self._router.table = RoutingTable(labels)
+        self._router.table = RoutingTable(labels, configs.keys())
 
     def _check_labels(self, configs: ModelConfigs) -> None:
         """A label of a model that is served already may only move to an available version."""
-        for name in configs.keys() & self._configs.keys():
-            bound = self._configs[name].labels
+        is_early_checked = not self._options.is_early_label_accepted
+        for name in configs if is_early_checked else configs.keys() & self._configs.keys():
+            bound = self._configs[name].labels if name in self._configs else {}
             for label, version in configs[name].labels.items():
                 is_new = bound.get(label, version) == version
                 if is_new and self._allow_labels_for_unavailable:
@@ -181,11 +241,11 @@ class ModelsService:
             for status in self._manager.statuses(name)
         )
 
-    def _raise_for_unavailable(self, names: Iterable[ModelName]) -> None:
+    def _raise_for_unavailable(self, names: Iterable[ModelName], *, noun: str) -> None:
         failed = sorted(name for name in self.unavailable() if name in set(names))
         if failed:
             reasons = "".join(f"{{{self._reason(name)}}}, " for name in failed)
-            raise Unknown(f"{len(failed)} model(s) did not become available: {reasons}}}")
+            raise Unknown(f"{len(failed)} {noun} did not become available: {reasons}}}")
 
     def _reason(self, name: ModelName) -> str:
         listing = self._source.listing(name)

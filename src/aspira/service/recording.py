@@ -10,8 +10,8 @@ from typing import NamedTuple
 from aspira.contracts.errors import AlreadyExists, InvalidArgument, NotFound
 from aspira.contracts.events import EventBus, RecordingEnded, RecordingStarted
 from aspira.contracts.identity import Version
-from aspira.runtimes.warmup import MAX_RECORDS
 from aspira.runtimes.warmup_file import encode_records
+from aspira.runtimes.warmup_records import MAX_RECORDS
 from aspira.service.inference import InferenceService
 from aspira.service.models import ModelsService
 from aspira.service.recorder import Recorder, RecordingOrder, TakenRequest

@@ -21,25 +21,27 @@ from aspira.wire.prediction import decode_model_spec, decode_spec_fields, encode
 Message = Any
 
 
-def decode_examples_request(message: Message, *, deadline: float | None) -> ExamplesRequest:
+def decode_examples_request(
+    message: Message, *, deadline: float | None, priority: int = 0
+) -> ExamplesRequest:
     """A ClassificationRequest or RegressionRequest message as a request.
 
     Raises:
         InvalidArgument: no model.
     """
     spec = decode_model_spec(message)
-    return ExamplesRequest(spec, decode_examples(message.input), deadline)
+    return ExamplesRequest(spec, decode_examples(message.input), deadline, priority)
 
 
 def decode_multi_inference_request(
-    message: Message, *, deadline: float | None
+    message: Message, *, deadline: float | None, priority: int = 0
 ) -> MultiInferenceRequest:
     """A MultiInferenceRequest message as a request, whether or not its tasks name models."""
     tasks = tuple(
         InferenceTask(decode_spec_fields(task.model_spec), task.method_name)
         for task in message.tasks
     )
-    return MultiInferenceRequest(tasks, decode_examples(message.input), deadline)
+    return MultiInferenceRequest(tasks, decode_examples(message.input), deadline, priority)
 
 
 def decode_examples(message: Message) -> Tensor:

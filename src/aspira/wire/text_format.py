@@ -59,7 +59,8 @@ def parse_text(text: str, *, into: Message, origin: str) -> None:
     from google.protobuf import text_format
 
     try:
-        text_format.Parse(text, into)
+        # What an Any may hold is what the message's own pool knows.
+        text_format.Parse(text, into, descriptor_pool=into.DESCRIPTOR.file.pool)
     except text_format.ParseError as error:
         raise InvalidArgument(
             f"Invalid protobuf file: '{origin}': Error parsing text-format "

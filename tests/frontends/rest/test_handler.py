@@ -9,7 +9,7 @@ import pytest
 from asgi_exchange import Answer, Request, exchange, get, post
 from aspira.contracts.errors import Code
 from aspira.contracts.events import EventBus, RequestEnded
-from aspira.frontends.rest.handler import MetricsPage, RestHandler
+from aspira.frontends.rest.handler import MetricsPage, RestHandler, RestSurface
 from aspira.frontends.rest.messages import HttpRequest
 from aspira.frontends.rest.options import RestOptions
 from aspira.service.drain import RequestGate
@@ -420,7 +420,7 @@ def make_handler(events: EventBus, *, metrics: MetricsPage | None = None) -> Res
         gate=RequestGate(),
         events=events,
         clock=JumpClock(),
-        metrics=metrics,
+        surface=RestSurface(RestOptions(), metrics),
     )
 
 

@@ -25,7 +25,11 @@ Floats = npt.NDArray[np.float32]
 
 def make_weights() -> dict[str, Floats]:
     random = np.random.default_rng(1)
-    shapes = {"embedding": (VOCABULARY, HIDDEN), "positions": (64, HIDDEN), "head": (VOCABULARY, HIDDEN)}
+    shapes = {
+        "embedding": (VOCABULARY, HIDDEN),
+        "positions": (64, HIDDEN),
+        "head": (VOCABULARY, HIDDEN),
+    }
     shapes |= dict.fromkeys(("query", "key", "value", "out"), (HIDDEN, HIDDEN))
     return {name: random.normal(0, 0.5, shape).astype(np.float32) for name, shape in shapes.items()}
 
@@ -58,7 +62,7 @@ def make_ir(weights: dict[str, Floats]) -> ov.Model:
     hidden = ops.add(embedded, ops.gather(weights["positions"], positions, np.int64(0)))
     heads = {}
     for part in ("query", "key", "value"):
-        product = ops.matmul(hidden, weights[part], False, True)  # noqa: FBT003
+        product = ops.matmul(hidden, weights[part], False, True)
         split = ops.reshape(product, np.array([0, 0, HEADS, HEAD]), special_zero=True)
         heads[part] = ops.transpose(split, np.array([0, 2, 1, 3]))
     keys, keep_keys = stateful(heads["key"], name="key", tokens=tokens, beams=beams)
@@ -68,8 +72,8 @@ def make_ir(weights: dict[str, Floats]) -> ov.Model:
     flat = ops.reshape(
         ops.transpose(attended, np.array([0, 2, 1, 3])), np.array([0, 0, HIDDEN]), special_zero=True
     )
-    hidden = ops.add(hidden, ops.matmul(flat, weights["out"], False, True))  # noqa: FBT003
-    logits = ops.matmul(hidden, weights["head"], False, True)  # noqa: FBT003
+    hidden = ops.add(hidden, ops.matmul(flat, weights["out"], False, True))
+    logits = ops.matmul(hidden, weights["head"], False, True)
     logits.output(0).set_names({"logits"})
     return ov.Model(
         [ops.result(logits)], [keep_keys, keep_values], [tokens, mask, positions, beams], "decoder"
@@ -131,7 +135,7 @@ def test_the_fingerprint_is_the_files(tmp_path: Path) -> None:
 def test_a_model_without_attention(tmp_path: Path) -> None:
     tokens = parameter("input_ids", [-1, -1])
     model = ov.Model([ops.gather(np.ones((5, 4), np.float32), tokens, np.int64(0))], [tokens], "no")
-    with pytest.raises(Unimplemented, match="cannot be served with a paged cache|no attention"):
+    with pytest.raises(Unimplemented, match=r"cannot be served with a paged cache|no attention"):
         load_runner(write(tmp_path, model), options=OPTIONS)
 
 

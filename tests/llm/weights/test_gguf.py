@@ -9,12 +9,15 @@ import pytest
 from gguf import GGMLQuantizationType, GGUFWriter, quants
 
 from aspira.contracts.errors import InvalidArgument, ServingError, Unimplemented
+from aspira.llm.decoder_loading import load_runner
+from aspira.llm.decoders.options import DecoderOptions
 from aspira.llm.model_files import find_model_files
 from aspira.llm.weights import gguf_config
 from aspira.llm.weights.gguf_file import GgufFile
 from aspira.llm.weights.model_weights import ModelWeights, open_weights
-from language_models import tiny_weights, write_hugging_face
+from language_models import Chunk, run, tiny_weights, write_hugging_face
 
+F32 = GGMLQuantizationType.F32
 NAMES = {
     "embed_tokens": "token_embd", "model.norm": "output_norm", "lm_head": "output",
     "q_proj": "attn_q", "k_proj": "attn_k", "v_proj": "attn_v", "o_proj": "attn_output",
@@ -49,7 +52,14 @@ def interleaved(weight: npt.NDArray[np.float32], heads: int) -> npt.NDArray[np.f
     return pairs.swapaxes(1, 2).reshape(weight.shape)
 
 
-def write_gguf(path: Path, *, architecture: str, weights: dict[str, Any], **metadata: Any) -> None:
+def write_gguf(
+    path: Path,
+    *,
+    architecture: str,
+    weights: dict[str, Any],
+    quantization: GGMLQuantizationType = F32,
+    **metadata: Any,
+) -> None:
     writer = GGUFWriter(path, architecture)
     for key, value in {**METADATA, **metadata}.items():
         adders = {int: writer.add_uint32, float: writer.add_float32, str: writer.add_string}
@@ -58,7 +68,9 @@ def write_gguf(path: Path, *, architecture: str, weights: dict[str, Any], **meta
     for name, weight in weights.items():
         heads = {"q_proj": 4, "k_proj": 2}.get(name.split(".")[-2])
         turned = interleaved(weight, heads) if heads and architecture == "llama" else weight
-        writer.add_tensor(gguf_name(name), np.ascontiguousarray(turned))
+        kind = quantization if weight.ndim > 1 and weight.shape[1] % 32 == 0 else F32
+        packed = quants.quantize(np.ascontiguousarray(turned), kind)
+        writer.add_tensor(gguf_name(name), packed, raw_dtype=kind)
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()
@@ -104,6 +116,30 @@ def test_a_gguf_file_is_the_model_it_was_made_of(
         assert (name in ours.weights) == (name in theirs.weights)
         if name in ours.weights:
             np.testing.assert_array_equal(ours.weights.read(name), theirs.weights.read(name))
+
+
+def logits_of(directory: Path, *, weight_format: Any) -> Any:
+    files = find_model_files(directory)
+    assert files is not None
+    options = DecoderOptions(precision="f32", cache_mib=4, weight_format=weight_format)
+    runner = load_runner(files, options=options)
+    return run(runner, Chunk([3, 1, 4, 1, 5, 9, 2, 6], past=0, blocks=[1]), rows=range(8))
+
+
+@pytest.mark.parametrize("kind", ["Q8_0", "Q4_0", "Q4_1", "F16"])
+def test_what_a_file_stores_can_be_kept(tmp_path: Path, kind: str) -> None:
+    weights = tiny_weights(has_head=True, has_bias=False, has_head_norms=False)
+    quantization = GGMLQuantizationType[kind]
+    write_gguf(
+        tmp_path / "m.gguf", architecture="llama", weights=weights, quantization=quantization
+    )
+    stored = opened(tmp_path).weights.read_packed("layers.1.query.weight")
+    assert (stored.num_bits if stored else None) == {"Q8_0": 8, "Q4_0": 4}.get(kind)
+    if stored:
+        exact = (stored.values * stored.scales.astype(np.float32)).reshape(64, 32)
+        np.testing.assert_array_equal(exact, opened(tmp_path).weights.read("layers.1.query.weight"))
+    kept, exact = (logits_of(tmp_path, weight_format=each) for each in ("stored", "f32"))
+    assert 0 < np.abs(kept - exact).mean() < 0.03 * np.abs(exact).mean()
 
 
 @pytest.mark.parametrize("kind", ["Q4_1", "Q8_0", "Q4_0", "F16", "BF16"])

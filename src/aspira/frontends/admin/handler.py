@@ -13,7 +13,7 @@ from aspira.contracts.errors import (
 )
 from aspira.frontends.admin.recording import answer_recording
 from aspira.frontends.offload import on_thread
-from aspira.frontends.rest.handler import MetricsPage, answer_metrics, error_response
+from aspira.frontends.rest.handler import MetricsPage, answer_metrics
 from aspira.frontends.rest.health import (
     LIVENESS_PATH,
     READINESS_PATH,
@@ -21,7 +21,7 @@ from aspira.frontends.rest.health import (
     answer_readiness,
     answer_starting,
 )
-from aspira.frontends.rest.messages import HttpRequest, HttpResponse
+from aspira.frontends.rest.messages import HttpRequest, HttpResponse, error_response
 from aspira.frontends.rest.models import answer_listing, answer_metadata, answer_status
 from aspira.frontends.rest.routes import find_recording, find_route, is_listing
 from aspira.service.drain import RequestGate

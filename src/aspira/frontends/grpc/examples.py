@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Awaitable, Callable
 from functools import partial
-from typing import Any, Protocol, TypeVar
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 from aspira.contracts.clock import Clock
 from aspira.contracts.errors import Code, ServingError
@@ -26,6 +26,14 @@ _SERVICE = "/tensorflow.serving.PredictionService"
 Message = Any
 
 RequestT_co = TypeVar("RequestT_co", covariant=True)
+
+
+class _Answer(NamedTuple):
+    """What goes out, and what there is to tell of it; MultiInference also counts its examples."""
+
+    message: Message | bytes
+    response: ExamplesResponse[ExamplesResult]
+    num_examples: int = 0
 
 
 class ExamplesServicer:
@@ -73,30 +81,30 @@ class ExamplesServicer:
             self._multi_inference, call=call, model_name=name, api="multi_inference"
         )
 
-    async def _classify(self, call: UnaryCall) -> tuple[Message | bytes, int]:
+    async def _classify(self, call: UnaryCall) -> _Answer:
         request = await _decode(call, decode=decode_examples_request)
         response = await classify(self._inference, request=request)
         answer = self._classification_classes.ClassificationResponse()
         return await _fill_one(answer, response=response)
 
-    async def _regress(self, call: UnaryCall) -> tuple[Message | bytes, int]:
+    async def _regress(self, call: UnaryCall) -> _Answer:
         request = await _decode(call, decode=decode_examples_request)
         response = await regress(self._inference, request=request)
         answer = self._regression_classes.RegressionResponse()
         return await _fill_one(answer, response=response)
 
-    async def _multi_inference(self, call: UnaryCall) -> tuple[Message | bytes, int]:
+    async def _multi_inference(self, call: UnaryCall) -> _Answer:
         request = await _decode(call, decode=decode_multi_inference_request)
         responses = await multi_inference(self._inference, request=request)
         answer = self._inference_classes.MultiInferenceResponse()
         fill = partial(encode_multi_inference_response, responses, into=answer)
         num_bytes = sum(count_bytes(response.result) for response in responses)
         filled = await _fill(answer, fill=fill, num_bytes=num_bytes)
-        return filled, responses[0].servable_id.version
+        return _Answer(filled, responses[0], len(request.examples))
 
     async def _report(
         self,
-        answer: Callable[[UnaryCall], Awaitable[tuple[Message | bytes, int]]],
+        answer: Callable[[UnaryCall], Awaitable[_Answer]],
         *,
         call: UnaryCall,
         model_name: str,
@@ -104,10 +112,10 @@ class ExamplesServicer:
     ) -> Message | bytes:
         """Answer, and tell how it ended."""
         started_s = self._clock.now()
-        code, version = Code.INTERNAL, None
+        code, version, run_s, num_examples = Code.INTERNAL, None, None, 0
         try:
-            message, version = await answer(call)
-            code = Code.OK
+            message, response, num_examples = await answer(call)
+            code, version, run_s = Code.OK, response.servable_id.version, response.run_s
         except ServingError as error:
             code = error.code
             raise
@@ -117,27 +125,30 @@ class ExamplesServicer:
         finally:
             duration_s = self._clock.now() - started_s
             self._events.publish_request(
-                RequestEnded(model_name, version, api, "grpc", code, duration_s)
+                RequestEnded(
+                    model_name, version, api, "grpc", code, duration_s, run_s, num_examples
+                )
             )
         return message
 
 
 class _Decode(Protocol[RequestT_co]):
-    def __call__(self, message: Message, *, deadline: float | None) -> RequestT_co: ...
+    def __call__(
+        self, message: Message, *, deadline: float | None, priority: int = 0
+    ) -> RequestT_co: ...
 
 
 async def _decode(call: UnaryCall, *, decode: _Decode[RequestT_co]) -> RequestT_co:
+    decode_call = partial(decode, call.message, deadline=call.deadline, priority=call.priority)
     if call.num_bytes < LARGE_EXAMPLES_BYTES:
-        return decode(call.message, deadline=call.deadline)
-    return await on_thread(partial(decode, call.message, deadline=call.deadline))
+        return decode_call()
+    return await on_thread(decode_call)
 
 
-async def _fill_one(
-    answer: Message, *, response: ExamplesResponse[ExamplesResult]
-) -> tuple[Message | bytes, int]:
+async def _fill_one(answer: Message, *, response: ExamplesResponse[ExamplesResult]) -> _Answer:
     fill = partial(encode_examples_response, response, into=answer)
     filled = await _fill(answer, fill=fill, num_bytes=count_bytes(response.result))
-    return filled, response.servable_id.version
+    return _Answer(filled, response)
 
 
 async def _fill(answer: Message, *, fill: Callable[[], None], num_bytes: int) -> Message | bytes:

@@ -13,5 +13,8 @@ class GrpcOptions:
     is_health_enabled: bool = True
     """Serve `grpc.health.v1.Health`."""
 
+    is_health_reflected: bool = True
+    """Tell the health of models; else the server is SERVING from its first answer on."""
+
     is_profiler_enabled: bool = True
     """Serve `tensorflow.ProfilerService`."""

@@ -63,7 +63,7 @@ class PredictionServicer:
     async def predict(self, call: UnaryCall) -> Message | bytes:
         """The Predict method."""
         started_s = self._clock.now()
-        code, version = Code.INTERNAL, None
+        code, version, run_s = Code.INTERNAL, None, None
         try:
             if call.num_bytes < LARGE_BYTES:
                 request = decode_predict_request(call.message, deadline=call.deadline)
@@ -72,6 +72,7 @@ class PredictionServicer:
             if call.priority:
                 request = request._replace(priority=call.priority)
             response = await self._inference.predict(request)
+            run_s = response.run_s
             answer = self._predict_classes.PredictResponse()
             if count_bytes(response.outputs.values()) < LARGE_BYTES:
                 encode_predict_response(
@@ -95,6 +96,7 @@ class PredictionServicer:
                     "grpc",
                     code,
                     self._clock.now() - started_s,
+                    run_s,
                 )
             )
         return answer

@@ -16,7 +16,8 @@ async def answer_rest_is_off(scope: Scope, receive: Receive, send: Send) -> None
     """An ASGI application for servers that are to speak gRPC alone."""
     headers = [(b"content-type", b"text/plain")]
     await send({"type": "http.response.start", "status": 404, "headers": headers})
-    await send({"type": "http.response.body", "body": _REST_IS_OFF})
+    body = b"" if scope["method"] == "HEAD" else _REST_IS_OFF
+    await send({"type": "http.response.body", "body": body})
 
 
 class Dispatcher:

@@ -92,8 +92,8 @@ def make_command(
             "PYTHONPATH": os.pathsep.join(path for path in sys.path if path),
             "PYTHONHOME": os.pathsep.join((sys.prefix, sys.exec_prefix)),
             "LD_PRELOAD": str(libpython),
-            # OpenVINO's oneTBB opens a library with RTLD_DEEPBIND, which would take its memory from
-            # the C library and have it freed by Envoy's allocator. This turns the flag off.
+            # Envoy's allocator is the process's. Without this, TBB, which OpenVINO brings, opens
+            # a library that frees with another allocator, and the process aborts.
             "TBB_ENABLE_SANITIZERS": "1",
             SETTINGS_VARIABLE: settings,
         },

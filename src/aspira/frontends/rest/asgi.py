@@ -9,8 +9,8 @@ from aspira.frontends.asgi import MAX_INFLATED_BYTES, Receive, Scope, Send, read
 from aspira.frontends.departures import DepartureWatch
 from aspira.frontends.offload import on_thread
 from aspira.frontends.priority import PRIORITY_HEADER, parse_priority
-from aspira.frontends.rest.handler import RestHandler, error_response
-from aspira.frontends.rest.messages import Headers, HttpRequest, HttpResponse
+from aspira.frontends.rest.handler import RestHandler
+from aspira.frontends.rest.messages import Headers, HttpRequest, HttpResponse, error_response
 from aspira.frontends.rest.options import RestOptions
 from aspira.frontends.rest.routes import is_api_path
 from aspira.service.drain import RequestGate
@@ -38,8 +38,7 @@ class RestApplication:
         self._departures = DepartureWatch()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        # Clients percent-encode what is not ASCII, or send it as UTF-8.
-        path = scope["raw_path"].decode("utf-8", "replace")
+        path = _path_of(scope)
         try:
             if is_api_path(path) and scope["method"] == "POST":
                 with self._gate:
@@ -49,7 +48,7 @@ class RestApplication:
         except Cancelled:
             return
         except ServingError as error:
-            await self._send(send, response=error_response(error), path=path)
+            await self._send(send, response=error_response(error), scope=scope)
 
     async def _answer(self, scope: Scope, *, path: str, receive: Receive, send: Send) -> None:
         timeout_s = self._options.timeout_s
@@ -68,19 +67,27 @@ class RestApplication:
             response = await self._handler.handle(request)
         finally:
             self._departures.remove(waiting)
-        await self._send(send, response=response, path=path)
+        await self._send(send, response=response, scope=scope)
 
-    async def _send(self, send: Send, *, response: HttpResponse, path: str) -> None:
+    async def _send(self, send: Send, *, response: HttpResponse, scope: Scope) -> None:
         headers = [
             (b"content-type", response.content_type.encode()),
             (b"content-length", b"%d" % len(response.body)),
         ]
         if response.headers:
             headers += [(name.encode(), value.encode()) for name, value in response.headers.items()]
-        if self._options.is_cors_enabled and is_api_path(path):
+        if self._options.is_cors_enabled and is_api_path(_path_of(scope)):
             headers += _CORS_HEADERS
         await send({"type": "http.response.start", "status": response.status, "headers": headers})
-        await send({"type": "http.response.body", "body": response.body})
+        # A body would be taken for the begin of the next answer.
+        body = b"" if scope["method"] == "HEAD" else response.body
+        await send({"type": "http.response.body", "body": body})
+
+
+def _path_of(scope: Scope) -> str:
+    # Clients percent-encode what is not ASCII, or send it as UTF-8.
+    path: str = scope["raw_path"].decode("utf-8", "replace")
+    return path
 
 
 async def _read_request(receive: Receive, *, headers: Headers) -> tuple[bytes, int]:

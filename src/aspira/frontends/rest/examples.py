@@ -8,7 +8,7 @@ from aspira.contracts.identity import ModelSpec
 from aspira.frontends.offload import LARGE_EXAMPLES_BYTES, count_bytes, on_thread
 from aspira.frontends.rest.json_examples import decode_examples_body
 from aspira.frontends.rest.json_results import encode_classifications, encode_regressions
-from aspira.frontends.rest.messages import HttpRequest, HttpResponse
+from aspira.frontends.rest.messages import HttpRequest, HttpResponse, InferenceAnswer
 from aspira.service.examples import classify, regress
 from aspira.service.inference import InferenceService
 
@@ -17,8 +17,8 @@ ResultT = TypeVar("ResultT", bound=ExamplesResult)
 
 async def answer_classify(
     inference: InferenceService, *, spec: ModelSpec, request: HttpRequest
-) -> tuple[HttpResponse, int]:
-    """The response, and the version that gave it.
+) -> InferenceAnswer:
+    """Answer from the body.
 
     Raises:
         ServingError: in the order in which TensorFlow Serving checks.
@@ -30,7 +30,7 @@ async def answer_classify(
 
 async def answer_regress(
     inference: InferenceService, *, spec: ModelSpec, request: HttpRequest
-) -> tuple[HttpResponse, int]:
+) -> InferenceAnswer:
     """As `answer_classify`."""
     asked = await _decode(request, spec=spec)
     response = await regress(inference, request=asked)
@@ -43,15 +43,15 @@ async def _decode(request: HttpRequest, *, spec: ModelSpec) -> ExamplesRequest:
     else:
         body = await on_thread(lambda: decode_examples_body(request.body))
     asked = spec._replace(signature_name=body.signature_name)
-    return ExamplesRequest(asked, body.examples, request.deadline)
+    return ExamplesRequest(asked, body.examples, request.deadline, request.priority)
 
 
 async def _encode(
     response: ExamplesResponse[ResultT], *, encode: Callable[[ResultT], bytes]
-) -> tuple[HttpResponse, int]:
+) -> InferenceAnswer:
     result = response.result
     if count_bytes(result) < LARGE_EXAMPLES_BYTES:
         body = encode(result)
     else:
         body = await on_thread(lambda: encode(result))
-    return HttpResponse(200, body), response.servable_id.version
+    return InferenceAnswer(HttpResponse(200, body), response.servable_id.version, response.run_s)

@@ -4,7 +4,6 @@ import asyncio
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass
-from math import ceil
 
 from aspira.contracts.clock import Clock
 from aspira.contracts.errors import Code, Internal, InvalidArgument, ServingError, http_status
@@ -15,10 +14,15 @@ from aspira.frontends.rest.health import (
     answer_liveness,
     answer_readiness,
 )
-from aspira.frontends.rest.inference import INFERENCE_VERBS
-from aspira.frontends.rest.json_response import encode_error
-from aspira.frontends.rest.messages import HttpRequest, HttpResponse
+from aspira.frontends.rest.inference import inference_verbs
+from aspira.frontends.rest.messages import (
+    BodilessError,
+    HttpRequest,
+    HttpResponse,
+    error_response,
+)
 from aspira.frontends.rest.models import answer_listing, answer_metadata, answer_status
+from aspira.frontends.rest.options import RestOptions
 from aspira.frontends.rest.routes import find_route, is_api_path, is_listing
 from aspira.service.drain import RequestGate
 from aspira.service.inference import InferenceService
@@ -40,6 +44,14 @@ class MetricsPage:
     render: Callable[[], bytes]
 
 
+@dataclass(frozen=True, slots=True)
+class RestSurface:
+    """What REST offers, and how it takes requests. `metrics` is None where there is no page."""
+
+    options: RestOptions
+    metrics: MetricsPage | None = None
+
+
 @dataclass(slots=True)
 class _Outcome:
     """What there is to say of a request once it has ended."""
@@ -48,6 +60,7 @@ class _Outcome:
     api: str = ""
     version: int | None = None
     code: Code = Code.OK
+    run_s: float | None = None
 
 
 class RestHandler:
@@ -61,14 +74,16 @@ class RestHandler:
         gate: RequestGate,
         events: EventBus,
         clock: Clock,
-        metrics: MetricsPage | None,
+        surface: RestSurface,
     ) -> None:
         self._inference = inference
         self._models = models
         self._gate = gate
         self._events = events
         self._clock = clock
-        self._metrics = metrics
+        self._options = surface.options
+        self._metrics = surface.metrics
+        self._verbs = inference_verbs(surface.options)
 
     async def handle(self, request: HttpRequest) -> HttpResponse:
         """The answer to any request."""
@@ -76,9 +91,9 @@ class RestHandler:
             return await self._answer_api(request)
         if self._metrics is not None and request.path == self._metrics.path:
             return await answer_metrics(self._metrics, request=request)
-        if request.path == LIVENESS_PATH:
+        if request.path == LIVENESS_PATH and self._options.is_extended:
             return answer_liveness()
-        if request.path == READINESS_PATH:
+        if request.path == READINESS_PATH and self._options.is_extended:
             return answer_readiness(self._models, gate=self._gate)
         return HttpResponse(404, _NOT_FOUND_PAGE, content_type="text/html")
 
@@ -89,7 +104,7 @@ class RestHandler:
             return await self._try_answer_api(request, outcome=outcome)
         except ServingError as error:
             outcome.code = error.code
-            return error_response(error)
+            return self._explain(error)
         except asyncio.CancelledError:
             outcome.code = Code.CANCELLED
             raise
@@ -100,26 +115,39 @@ class RestHandler:
         finally:
             self._publish(outcome, duration_s=self._clock.now() - started_s)
 
+    def _explain(self, error: ServingError) -> HttpResponse:
+        if isinstance(error, BodilessError) and not self._options.is_every_error_explained:
+            return HttpResponse(http_status(error.code))
+        return error_response(error)
+
     def _publish(self, outcome: _Outcome, *, duration_s: float) -> None:
         self._events.publish_request(
             RequestEnded(
-                outcome.model_name, outcome.version, outcome.api, "rest", outcome.code, duration_s
+                outcome.model_name,
+                outcome.version,
+                outcome.api,
+                "rest",
+                outcome.code,
+                duration_s,
+                outcome.run_s,
             )
         )
 
     async def _try_answer_api(self, request: HttpRequest, *, outcome: _Outcome) -> HttpResponse:
         if request.method == "OPTIONS":
             return _answer_options(request)
-        if is_listing(request.method, path=request.path):
+        if self._options.is_extended and is_listing(request.method, path=request.path):
             return answer_listing(self._models)
-        route = find_route(request.method, path=request.path)
+        is_lenient = self._options.is_url_lenient
+        path = request.path if is_lenient else request.target
+        route = find_route(request.method, path=path, is_lenient=is_lenient)
         if route is None:
             raise InvalidArgument(f"Malformed request: {request.method} {request.target}")
         outcome.model_name = route.spec.name
-        answer_inference = INFERENCE_VERBS.get(route.verb)
+        answer_inference = self._verbs.get(route.verb)
         if answer_inference is not None:
             outcome.api = route.verb
-            response, outcome.version = await answer_inference(
+            response, outcome.version, outcome.run_s = await answer_inference(
                 self._inference, spec=route.spec, request=request
             )
             return response
@@ -128,18 +156,10 @@ class RestHandler:
         return answer_status(self._models, spec=route.spec)
 
 
-def error_response(error: ServingError) -> HttpResponse:
-    """The JSON answer of an error."""
-    headers = {}
-    if error.retry_after_s is not None:
-        headers["retry-after"] = str(ceil(error.retry_after_s))
-    return HttpResponse(http_status(error.code), encode_error(error.message), headers=headers)
-
-
 def _answer_options(request: HttpRequest) -> HttpResponse:
     origin = request.header(b"origin")
     if "http://" not in origin and "https://" not in origin:
-        raise InvalidArgument("An OPTIONS request needs an Origin header with an http(s) origin")
+        raise BodilessError("An OPTIONS request needs an Origin header with an http(s) origin")
     return HttpResponse(200, content_type="text/html; charset=ISO-8859-1")
 
 

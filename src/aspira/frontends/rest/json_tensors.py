@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from itertools import chain
 from operator import itemgetter
 from types import MappingProxyType
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple, Protocol, cast
 
 import numpy as np
 
@@ -71,6 +71,12 @@ class DecodedInputs(NamedTuple):
 
     inputs: dict[str, Tensor]
     is_row_format: bool
+
+
+class DecodeInputs(Protocol):
+    """Makes the tensors of a parsed body; raises as `decode_inputs` does."""
+
+    def __call__(self, body: InferenceBody, *, signature: Signature) -> DecodedInputs: ...
 
 
 def parse_inference_body(body: bytes | memoryview) -> InferenceBody:

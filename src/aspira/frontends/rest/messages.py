@@ -1,8 +1,12 @@
 """An HTTP exchange as values: what REST handlers take and give, whatever the listener."""
 
 from collections.abc import Iterable, Mapping
+from math import ceil
 from types import MappingProxyType
 from typing import NamedTuple
+
+from aspira.contracts.errors import InvalidArgument, ServingError, http_status
+from aspira.frontends.rest.json_response import encode_error
 
 JSON = "application/json"
 
@@ -10,6 +14,10 @@ Headers = Iterable[tuple[bytes, bytes]]
 """Names are lower case."""
 
 _NO_HEADERS: Mapping[str, str] = MappingProxyType({})
+
+
+class BodilessError(InvalidArgument):
+    """An error that TensorFlow Serving answers without a body."""
 
 
 class HttpRequest(NamedTuple):
@@ -46,3 +54,19 @@ class HttpResponse(NamedTuple):
     body: bytes = b""
     content_type: str = JSON
     headers: Mapping[str, str] = _NO_HEADERS
+
+
+class InferenceAnswer(NamedTuple):
+    """The answer to an inference, the version that gave it, and how long its run took."""
+
+    response: HttpResponse
+    version: int
+    run_s: float
+
+
+def error_response(error: ServingError) -> HttpResponse:
+    """The JSON answer of an error."""
+    headers = {}
+    if error.retry_after_s is not None:
+        headers["retry-after"] = str(ceil(error.retry_after_s))
+    return HttpResponse(http_status(error.code), encode_error(error.message), headers=headers)

@@ -7,15 +7,19 @@ from aspira.contracts.identity import DEFAULT_SIGNATURE_NAME, ModelSpec
 from aspira.contracts.inference import PredictRequest
 from aspira.frontends.offload import LARGE_BYTES, count_bytes, on_thread
 from aspira.frontends.rest.json_response import encode_predictions
-from aspira.frontends.rest.json_tensors import decode_inputs, parse_inference_body
-from aspira.frontends.rest.messages import HttpRequest, HttpResponse
+from aspira.frontends.rest.json_tensors import DecodeInputs, decode_inputs, parse_inference_body
+from aspira.frontends.rest.messages import HttpRequest, HttpResponse, InferenceAnswer
 from aspira.service.inference import InferenceService
 
 
 async def answer_predict(
-    inference: InferenceService, *, spec: ModelSpec, request: HttpRequest
-) -> tuple[HttpResponse, int]:
-    """The response, and the version that gave it.
+    inference: InferenceService,
+    *,
+    spec: ModelSpec,
+    request: HttpRequest,
+    decode: DecodeInputs = decode_inputs,
+) -> InferenceAnswer:
+    """Answer from the body.
 
     Raises:
         ServingError: in the order in which TensorFlow Serving checks.
@@ -34,9 +38,9 @@ async def answer_predict(
                 f'Serving signature name: "{name}" not found in signature def{advice}'
             )
         if num_bytes < LARGE_BYTES:
-            decoded = decode_inputs(body, signature=signature)
+            decoded = decode(body, signature=signature)
         else:
-            decoded = await on_thread(partial(decode_inputs, body, signature=signature))
+            decoded = await on_thread(partial(decode, body, signature=signature))
         response = await inference.predict_leased(
             PredictRequest(
                 spec._replace(signature_name=name),
@@ -52,4 +56,4 @@ async def answer_predict(
     else:
         encode = partial(encode_predictions, outputs, is_row_format=is_row_format)
         encoded = await on_thread(encode)
-    return HttpResponse(200, encoded), response.servable_id.version
+    return InferenceAnswer(HttpResponse(200, encoded), response.servable_id.version, response.run_s)

@@ -7,6 +7,7 @@ from urllib.parse import unquote
 
 from aspira.contracts.errors import InvalidArgument
 from aspira.contracts.identity import MAX_VERSION, ModelName, ModelSpec, Version, VersionLabel
+from aspira.frontends.rest.messages import BodilessError
 
 API_PREFIX = "/v1/"
 _MAX_CACHED_ROUTES = 256
@@ -36,19 +37,27 @@ def is_api_path(path: str) -> bool:
 
 
 @lru_cache(maxsize=_MAX_CACHED_ROUTES)
-def find_route(method: str, *, path: str) -> Route | None:
+def find_route(method: str, *, path: str, is_lenient: bool = True) -> Route | None:
     """The route of a method and path (no query); None if there is no such thing.
 
+    A lenient one may end with a slash, and its verb is in whatever case. The original takes the
+    query for a part of the path; give it that if this is not to be lenient.
+
     Raises:
-        InvalidArgument: it names no model, or a version that is no int64.
+        InvalidArgument: it names no model, or a version that is no int64 (BodilessError).
     """
     pattern = {"POST": _INFERENCE, "GET": _QUESTION}.get(method)
-    match = pattern.fullmatch(path.removesuffix("/")) if pattern is not None else None
+    wanted = path.removesuffix("/") if is_lenient else path
+    match = pattern.fullmatch(wanted) if pattern is not None else None
     if match is None:
         return None
     if match["name"] is None:
         raise InvalidArgument("Missing model name in request.")
-    return Route((match["verb"] or "status").lower(), _parse_spec(match))
+    verb = (match["verb"] or "status").lower()
+    if not is_lenient and match["verb"] not in {None, verb}:
+        # The original's grammar takes it, and what it then compares with does not.
+        return Route("status", _parse_spec(match)) if method == "GET" else None
+    return Route(verb, _parse_spec(match))
 
 
 def is_listing(method: str, *, path: str) -> bool:
@@ -81,5 +90,5 @@ def _parse_version(digits: str | None) -> Version | None:
     # Checked by length first: converting a string of digits takes time quadratic in its length.
     significant = digits.lstrip("0") or "0"
     if len(significant) > len(str(MAX_VERSION)) or int(significant) > MAX_VERSION:
-        raise InvalidArgument(f"Failed to convert version: {digits[:64]} to numeric.")
+        raise BodilessError(f"Failed to convert version: {digits[:64]} to numeric.")
     return Version(int(significant))

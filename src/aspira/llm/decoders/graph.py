@@ -5,11 +5,9 @@ OpenVINO fuses a gated MLP into one operation only where its input has three axe
 are float16 constants behind one conversion.
 """
 
-from collections.abc import Callable, Mapping, Sequence
-from types import MappingProxyType
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-import ml_dtypes
 import numpy as np
 import openvino as ov
 from openvino import opset15 as ops
@@ -17,12 +15,11 @@ from openvino._pyopenvino.op import _PagedAttentionExtension
 
 from aspira.llm.decoders.config import DecoderConfig, rotary_frequencies
 from aspira.llm.decoders.family import Heads, Node
+from aspira.llm.decoders.matrices import make_matrix
 from aspira.llm.decoders.options import WeightFormat
-from aspira.llm.weights.source import Weight, Weights
+from aspira.llm.weights.source import Weights
 
 NUM_ATTENTION_INPUTS = 28
-_MAX_INT8 = 127
-_MAX_FLOAT16 = 65504
 
 
 class StepInputs(NamedTuple):
@@ -52,7 +49,7 @@ class DecoderGraph:
         self._config = config
         self._weights = weights
         self._inputs = inputs
-        self._make_matrix = _MATRIX_MAKERS[weight_format]
+        self._weight_format = weight_format
         self._cosine, self._sine = self._rotation()
         self._unused = _unused_attention_inputs()
         self.caches: list[Node] = []
@@ -131,8 +128,8 @@ class DecoderGraph:
 
     def gated_mlp(self, hidden: Node, *, layer: str) -> Node:
         """SwiGLU. Gate and up are one product: fewer, larger ones are faster."""
-        weights = [self._weights.read(f"{layer}.{part}.weight") for part in ("gate", "up")]
-        both = _times(hidden, matrix=self._make_matrix(np.concatenate(weights)))
+        matrix = self._matrix(f"{layer}.gate.weight", f"{layer}.up.weight")
+        both = _times(hidden, matrix=matrix)
         sizes = ops.constant([self._config.intermediate_size] * 2, np.int32)
         gate, up = ops.variadic_split(both, ops.constant(-1, np.int32), sizes).outputs()
         return self.linear(ops.multiply(ops.swish(gate), up), name=f"{layer}.down")
@@ -154,8 +151,8 @@ class DecoderGraph:
         angles = ops.multiply(column, ops.constant(both_halves.reshape(1, 1, 1, -1)))
         return ops.cos(angles), ops.sin(angles)
 
-    def _matrix(self, name: str) -> Node:
-        return self._make_matrix(self._weights.read(name))
+    def _matrix(self, *names: str) -> Node:
+        return make_matrix(names, weights=self._weights, weight_format=self._weight_format)
 
     def _vector(self, name: str) -> Node:
         return ops.constant(self._weights.read(name).astype(np.float32))
@@ -163,38 +160,6 @@ class DecoderGraph:
 
 def _times(hidden: Node, *, matrix: Node) -> Node:
     return ops.matmul(hidden, matrix, transpose_a=False, transpose_b=True)
-
-
-def _float_matrix(weight: Weight) -> Node:
-    return ops.constant(weight.astype(np.float32))
-
-
-def _half_matrix(weight: Weight) -> Node:
-    # OpenVINO rounds to bfloat16 when it compiles. Its fused MLP for AMX takes float16 alone, as
-    # published models have it, whose range weights keep within by far.
-    if np.abs(weight).max() <= _MAX_FLOAT16:
-        return ops.convert(ops.constant(weight.astype(np.float16)), "f32")
-    # It has no NumPy type for bfloat16: the bits are copied into a tensor of its own.
-    tensor = ov.Tensor(ov.Type.bf16, ov.Shape(weight.shape))
-    tensor.data.view(np.uint16)[...] = weight.astype(ml_dtypes.bfloat16).view(np.uint16)
-    return ops.convert(ops.constant(tensor, shared_memory=True), "f32")
-
-
-def _int8_matrix(weight: Weight) -> Node:
-    values = weight.astype(np.float32)
-    largest = np.abs(values).max(axis=1, keepdims=True)
-    scales = np.where(largest > 0, largest / _MAX_INT8, 1).astype(np.float32)
-    rounded = np.rint(values / scales).astype(np.int8)
-    return ops.multiply(ops.convert(ops.constant(rounded), "f32"), ops.constant(scales))
-
-
-_MATRIX_MAKERS: Mapping[str, Callable[[Weight], Node]] = MappingProxyType(
-    {
-        "f32": _float_matrix,
-        "bf16": _half_matrix,
-        "int8": _int8_matrix,
-    }
-)
 
 
 def _unused_attention_inputs() -> list[Node]:

@@ -7,7 +7,7 @@ from aspira.contracts.errors import FailedPrecondition, InvalidArgument
 
 Precision = Literal["auto", "f32", "bf16"]
 CachePrecision = Literal["auto", "f32", "bf16", "u8"]
-WeightFormat = Literal["auto", "f32", "bf16", "int8"]
+WeightFormat = Literal["auto", "f32", "bf16", "int8", "stored"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,8 +21,9 @@ class DecoderOptions:
     """What keys and values are kept in. `auto`: as `precision`."""
 
     weight_format: WeightFormat = "auto"
-    """What matrices are kept in. `int8`: rounded, with a scale for each row. `auto`: as
-    `precision`. An OpenVINO IR keeps what it has."""
+    """What matrices are kept in. `int8`: rounded, 32 weights with a scale. `stored`: as a GGUF file
+    has them, where that is Q4_0 or Q8_0. With these two OpenVINO also rounds what it multiplies
+    them with to 8 bits. `auto`: as `precision`. An OpenVINO IR keeps what it has."""
 
     cache_mib: int = 1024
     """Memory for keys and values of all sequences. Pages are taken as they are first used."""

@@ -1,4 +1,4 @@
-"""The weights of a GGUF file, dequantized as they are read."""
+"""The weights of a GGUF file, dequantized as they are read, or as they are stored."""
 
 import math
 from types import MappingProxyType
@@ -11,7 +11,9 @@ from aspira.contracts.errors import DataLoss, Unimplemented
 from aspira.llm.decoders.config import DecoderConfig
 from aspira.llm.decoders.families import family_named
 from aspira.llm.weights.bounded_files import digest_files
+from aspira.llm.weights.gguf_blocks import BLOCK_SIZE, block_bytes, unpack
 from aspira.llm.weights.gguf_file import GgufFile, StoredTensor
+from aspira.llm.weights.packed import PackedMatrix
 from aspira.llm.weights.source import Weight, name_in_file
 
 _F32, _F16, _BF16 = 0, 1, 30
@@ -58,11 +60,23 @@ class GgufWeights:
         stored = _stored_name(name)
         if stored not in self._file.tensors:
             raise DataLoss(f"{self._file.path} has no tensor {stored}; download it again")
-        weight = self._dequantized(stored)
+        return self._in_order(self._dequantized(stored), name=name)
+
+    def read_packed(self, name: str) -> PackedMatrix | None:
+        stored = _stored_name(name)
+        tensor = self._file.tensors.get(stored)
+        size = block_bytes(tensor.ggml_type) if tensor else None
+        if tensor is None or size is None or tensor.shape[-1] % BLOCK_SIZE:
+            return None
+        rows, groups = tensor.shape[0], tensor.shape[-1] // BLOCK_SIZE
+        blocks = self._file.raw(stored, num_bytes=rows * groups * size).reshape(rows, groups, size)
+        return unpack(self._in_order(blocks, name=name), ggml_type=tensor.ggml_type)
+
+    def _in_order(self, rows: Weight, *, name: str) -> Weight:
         part = name.split(".")[-2]
         if self._is_interleaved and part in self._num_heads:
-            return half_rotated(weight, num_heads=self._num_heads[part])
-        return weight
+            return half_rotated(rows, num_heads=self._num_heads[part])
+        return rows
 
     def _dequantized(self, stored: str) -> Weight:
         tensor = self._file.tensors[stored]

@@ -7,6 +7,7 @@ from types import MappingProxyType
 from aspira.contracts.errors import DataLoss, InvalidArgument
 from aspira.llm.weights.bounded_files import digest_files, read_json
 from aspira.llm.weights.hugging_face_config import CONFIG_FILE
+from aspira.llm.weights.packed import PackedMatrix
 from aspira.llm.weights.safetensors_file import SafetensorsFile
 from aspira.llm.weights.source import Weight, name_in_file
 
@@ -53,6 +54,9 @@ class HuggingFaceWeights:
         if stored not in self._files:
             raise DataLoss(f"{self._directory} has no tensor {stored}; copy the model again")
         return self._files[stored].read(stored)
+
+    def read_packed(self, name: str) -> PackedMatrix | None:  # noqa: ARG002
+        return None
 
 
 def _stored_name(name: str) -> str:

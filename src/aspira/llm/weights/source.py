@@ -11,6 +11,8 @@ from typing import Any, Protocol
 
 import numpy.typing as npt
 
+from aspira.llm.weights.packed import PackedMatrix
+
 # float32, float16 or ml_dtypes' bfloat16.
 Weight = npt.NDArray[Any]
 
@@ -31,6 +33,10 @@ class Weights(Protocol):
         Raises:
             DataLoss: it is not in the files.
         """
+        ...
+
+    def read_packed(self, name: str) -> PackedMatrix | None:
+        """One matrix as it is stored; None where that is not one of packed integers."""
         ...
 
 
