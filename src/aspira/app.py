@@ -30,7 +30,7 @@ from aspira.frontends.grpc.reflection import reflection_methods
 from aspira.frontends.listeners.dispatch import Dispatcher, answer_rest_is_off
 from aspira.frontends.listeners.tls import make_ssl_context, read_tls
 from aspira.frontends.openai.asgi import OpenaiApplication
-from aspira.frontends.openai.endpoints import Endpoints
+from aspira.frontends.openai.endpoints import ROUTES, Endpoints
 from aspira.frontends.rest.asgi import RestApplication
 from aspira.frontends.rest.handler import MetricsPage, RestHandler, RestSurface
 from aspira.lifecycle.filesystem_source import FilesystemSource
@@ -138,11 +138,7 @@ class Server:
             inference.lease, stream_drain_s=settings.language_models.stream_drain_s
         )
         events.subscribe_lifecycle(self._generation.on_lifecycle)
-        self.rest_application = self._make_rest_application(inference, events=events)
-        self.application = Dispatcher(
-            grpc=GrpcApplication(self.methods, gate=self.gate, clock=clock),
-            rest=self.rest_application if settings.listener.rest_port else answer_rest_is_off,
-        )
+        self.application = self._make_application(inference, events=events)
 
     async def start(self) -> None:
         """Load the configured models; returns when each is available, or known not to be.
@@ -229,11 +225,9 @@ class Server:
         engines = [(name, one.statistics) for name, one in ready if isinstance(one, LanguageModel)]
         return self._metrics.render(queues, engines=engines)
 
-    def _make_rest_application(
-        self, inference: InferenceService, *, events: EventBus
-    ) -> Application:
-        """OpenAI's paths, unless only TensorFlow Serving's are wanted."""
-        options = self._settings.rest
+    def _make_application(self, inference: InferenceService, *, events: EventBus) -> Application:
+        """All protocols; OpenAI's paths unless only TensorFlow Serving's are wanted."""
+        options, listener = self._settings.rest, self._settings.listener
         rest = RestHandler(
             inference,
             models=self._models,
@@ -244,16 +238,20 @@ class Server:
                 options, _metrics_page(self._settings.process, render=self._render_metrics)
             ),
         )
-        otherwise = RestApplication(rest, gate=self.gate, clock=self.clock, options=options)
-        if not options.is_extended:
-            return otherwise
-        return OpenaiApplication(
+        openai = OpenaiApplication(
             Endpoints(self._generation, keep_alive_s=self._settings.language_models.keep_alive_s),
-            otherwise=otherwise,
             gate=self.gate,
             events=events,
             clock=self.clock,
             is_cors_enabled=options.is_cors_enabled,
+        )
+        grpc = GrpcApplication(self.methods, gate=self.gate, clock=self.clock)
+        if not listener.rest_port:
+            return Dispatcher(grpc=grpc, rest=answer_rest_is_off)
+        return Dispatcher(
+            grpc=grpc,
+            rest=RestApplication(rest, gate=self.gate, clock=self.clock, options=options),
+            by_path=dict.fromkeys(ROUTES, openai) if options.is_extended else {},
         )
 
     def _collect_methods(self, inference: InferenceService, *, events: EventBus) -> Methods:

@@ -102,7 +102,8 @@ RESTORATIONS: tuple[Restoration, ...] = (
     ),
     Restoration(
         "rest.is_extended",
-        "REST has `/healthz` and `/readyz`, and `GET /v1/models` lists the models.",
+        "REST has `/healthz` and `/readyz`, and `GET /v1/models` lists the models; language models "
+        "are asked by OpenAI's API.",
         "REST has the original's paths only.",
     ),
     Restoration(

@@ -17,7 +17,6 @@ from system.server_process import ServerProcess
 
 MESSAGES: Any = [{"role": "user", "content": "What is the capital of France?"}]
 LONG: Any = [{"role": "user", "content": "Tell me a long story."}]
-FLAGS = ("--file_system_poll_wait_seconds=1",)
 
 
 def add_version(base_path: Path, version: int) -> None:
@@ -39,8 +38,7 @@ def server(
     base_path = directory / "smollm2"
     add_version(base_path, 1)
     flags = (f"--listener={request.param}", "--model_name=m", f"--model_base_path={base_path}")
-    with ServerProcess(*flags, *FLAGS, log=directory / "log") as server:
-        server.base_path = base_path  # type: ignore[attr-defined]
+    with ServerProcess(*flags, log=directory / "log") as server:
         yield server
 
 
@@ -159,7 +157,7 @@ def test_versions_are_swapped_under_streams_that_all_end_well(
     with ThreadPoolExecutor(8) as pool:
         reading = pool.map(read_on, range(8))
         try:
-            add_version(server.base_path, 2)  # type: ignore[attr-defined]
+            add_version(server.log.parent / "smollm2", 2)
             url = f"{server.rest_url}/v1/models/m/versions/1"
             deadline = time.monotonic() + 60
             while requests.get(url, timeout=10).json()["model_version_status"][0]["state"] != "END":

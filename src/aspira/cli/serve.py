@@ -100,7 +100,7 @@ async def _run_portable(settings: Settings, *, greeting: str, tls: Tls | None) -
         listener = PortableListener(
             settings.listener,
             methods=server.methods,
-            rest=server.rest_application,
+            rest=server.application,
             gate=server.gate,
             clock=server.clock,
             tls=tls,

@@ -52,6 +52,17 @@ def test_everything_else_is_rest(headers: dict[str, str]) -> None:
     assert dispatch(headers) == (0, 1)
 
 
+@pytest.mark.parametrize(("path", "is_taken"), [("/a", True), ("/a/", False), ("/b", False)])
+def test_some_paths_have_an_application_of_their_own(path: str, is_taken: bool) -> None:
+    grpc, rest, own = Recorder(), Recorder(), Recorder()
+    dispatcher = Dispatcher(grpc=grpc, rest=rest, by_path={"/a": own})
+    client = ScriptedClient(Request("POST", path))
+    asyncio.run(dispatcher(Request("POST", path).scope, client.receive, client.send))
+    assert (own.paths, rest.paths, grpc.paths) == (
+        ([path], [], []) if is_taken else ([], [path], [])
+    )
+
+
 @pytest.mark.parametrize("error", [OSError("reset"), ConnectionResetError(), BrokenPipeError()])
 def test_a_client_that_left_before_its_answer_is_no_news(
     error: OSError, caplog: pytest.LogCaptureFixture

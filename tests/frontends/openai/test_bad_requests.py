@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,7 @@ import pytest
 
 from asgi_exchange import Answer, Request, exchange, get, post
 from language_toys import serving_language_model
+from serving_toys import single_model
 
 CHAT = "/v1/chat/completions"
 COMPLETIONS = "/v1/completions"
@@ -178,3 +180,16 @@ def test_models_are_listed_for_both_kinds_of_clients(tmp_path: Path) -> None:
     assert [model["name"] for model in listing.json["models"]] == ["m"]
     assert one.json.items() >= card.items()
     assert one.json["model_version_status"][0]["state"] == "AVAILABLE"
+
+
+def test_the_api_is_left_out_where_only_the_originals_is_wanted(tmp_path: Path) -> None:
+    settings = single_model(tmp_path / "m")
+    strict = replace(settings, rest=replace(settings.rest, is_extended=False))
+
+    async def run() -> Answer:
+        async with serving_language_model(tmp_path / "m", settings=strict) as server:
+            return await exchange(server.application, request=post(CHAT, body=chat()))
+
+    answer = asyncio.run(run())
+    assert answer.status == 400
+    assert "Malformed request" in answer.error

@@ -404,7 +404,7 @@ def test_requests_are_told_of_as_events(tmp_path: Path) -> None:
     async def run() -> None:
         async with serving_language_model(tmp_path / "m") as server:
             told: list[RequestEnded] = []
-            server.rest_application._events.subscribe_requests(told.append)
+            server._recording._events.subscribe_requests(told.append)
             for body in (chat_body("hi"), chat_body("hi", stream=True), chat_body("hi", n=0)):
                 await exchange(server.application, request=post(CHAT, body=body))
             assert [(e.model_name, e.version, e.api, e.entrypoint) for e in told] == [

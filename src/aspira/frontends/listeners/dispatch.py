@@ -1,6 +1,8 @@
 """One ASGI application for all protocols, so that any of them may come in on any port."""
 
 import logging
+from collections.abc import Mapping
+from types import MappingProxyType
 
 from aspira.frontends.asgi import Application, Receive, Scope, Send
 
@@ -20,15 +22,29 @@ async def answer_rest_is_off(scope: Scope, receive: Receive, send: Send) -> None
     await send({"type": "http.response.body", "body": body})
 
 
-class Dispatcher:
-    """Hands a request to gRPC or REST by its content type."""
+_NO_PATHS: Mapping[str, Application] = MappingProxyType({})
 
-    def __init__(self, *, grpc: Application, rest: Application) -> None:
+
+class Dispatcher:
+    """Hands a request to gRPC by its content type, to others by its path, and the rest to REST."""
+
+    def __init__(
+        self,
+        *,
+        grpc: Application,
+        rest: Application,
+        by_path: Mapping[str, Application] = _NO_PATHS,
+    ) -> None:
         self._grpc = grpc
         self._rest = rest
+        # Predictions pass here: a look-up in a plain dictionary is all that this costs them.
+        self._by_path = dict(by_path)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        application = self._grpc if _is_grpc(scope) else self._rest
+        if _is_grpc(scope):
+            application = self._grpc
+        else:
+            application = self._by_path.get(scope["path"], self._rest)
         try:
             await application(scope, receive, send)
         except OSError:

@@ -16,7 +16,7 @@ from aspira.contracts.errors import (
     ServingError,
 )
 from aspira.contracts.events import EventBus, RequestEnded
-from aspira.frontends.asgi import Application, Receive, Scope, Send, read_body
+from aspira.frontends.asgi import Receive, Scope, Send, read_body
 from aspira.frontends.departures import DepartureWatch
 from aspira.frontends.offload import on_thread
 from aspira.frontends.openai.endpoints import ROUTES, Call, Endpoints, Outcome, Route
@@ -39,20 +39,18 @@ _logger = logging.getLogger(__name__)
 
 
 class OpenaiApplication:
-    """An ASGI application for the paths of `ROUTES`; all others are passed on to `otherwise`."""
+    """An ASGI application for the paths of `ROUTES` alone."""
 
     def __init__(
         self,
         endpoints: Endpoints,
         *,
-        otherwise: Application,
         gate: RequestGate,
         events: EventBus,
         clock: Clock,
         is_cors_enabled: bool,
     ) -> None:
         self._endpoints = endpoints
-        self._otherwise = otherwise
         self._gate = gate
         self._events = events
         self._clock = clock
@@ -60,13 +58,7 @@ class OpenaiApplication:
         self._departures = DepartureWatch()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        route = ROUTES.get(scope["path"])
-        if route is None:
-            await self._otherwise(scope, receive, send)
-        else:
-            await self._answer(scope, route=route, receive=receive, send=send)
-
-    async def _answer(self, scope: Scope, *, route: Route, receive: Receive, send: Send) -> None:
+        route = ROUTES[scope["path"]]
         arrival, outcome, code = self._clock.now(), Outcome(), Code.OK
         responder = Responder(send, request_id=_request_id(scope), headers=self._headers)
         try:
