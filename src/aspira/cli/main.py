@@ -18,9 +18,10 @@ usage: aspira COMMAND [--flag=value ...]
 
 Commands:
   serve     serve models: aspira serve --model_name=NAME --model_base_path=/DIR
-  demo      make two small models and serve them
+  demo      make small models and serve them
   warmup    record what a model is asked, as warm-up of its next version:
             aspira warmup record --admin=http://HOST:PORT --model=NAME
+  chat      chat with a language model: aspira chat --url=http://HOST:PORT
   version   print versions
 
 `aspira serve --help` lists the flags.
@@ -46,6 +47,10 @@ def run(arguments: list[str]) -> int:
             from aspira.cli.warmup import run_warmup
 
             return run_warmup(rest)
+        case "chat":
+            from aspira.cli.chat import run_chat
+
+            return run_chat(rest)
         case "version" | "--version":
             print(version_text())
             return 0
