@@ -9,6 +9,8 @@ from typing import Any, ClassVar, Protocol
 
 from aspira.contracts.generation import Delta, FinishReason, TokenId, TokenLogprob
 from aspira.frontends.openai.logprobs import DescribeToken, encode_chat, encode_completion
+from aspira.frontends.openai.requests import GenerationOrder
+from aspira.frontends.openai.tool_calls import ToolCall, ToolCallParser
 
 Choice = dict[str, Any]
 
@@ -57,9 +59,12 @@ class ChatFormat:
     whole_object: ClassVar[str] = "chat.completion"
     piece_object: ClassVar[str] = "chat.completion.chunk"
 
-    def __init__(self, describe: DescribeToken, *, has_logprobs: bool) -> None:
+    def __init__(self, describe: DescribeToken, *, order: GenerationOrder) -> None:
         self._describe = describe
-        self._has_logprobs = has_logprobs
+        self._has_logprobs = order.has_logprobs
+        self._tool_names = order.tool_names
+        self._parsers: dict[int, ToolCallParser] = {}
+        self._num_calls: dict[int, int] = {}
 
     def opening(self, index: int, *, prefix: str) -> Choice:
         return _chat_piece(index, delta={"role": "assistant", "content": prefix})
@@ -67,22 +72,45 @@ class ChatFormat:
     def pieces(self, index: int, *, delta: Delta) -> list[Choice]:
         found = []
         logprobs = self._encode(delta.logprobs)
-        if delta.text or logprobs:
-            found.append(_chat_piece(index, delta={"content": delta.text}, logprobs=logprobs))
+        text, calls = self._take_calls(index, delta=delta)
+        if text or logprobs:
+            found.append(_chat_piece(index, delta={"content": text}, logprobs=logprobs))
+        if calls:
+            found.append(_chat_piece(index, delta={"tool_calls": calls}))
         if delta.finish_reason is not None:
-            last = _chat_piece(index, delta={}, finish_reason=delta.finish_reason.value)
+            reason = _reason(delta.finish_reason, has_calls=self._num_calls.get(index, 0) > 0)
+            last = _chat_piece(index, delta={}, finish_reason=reason)
             found.append({**last, "stop_reason": delta.stopped_by})
         return found
 
     def whole(self, choice: WholeChoice) -> Choice:
         logprobs = self._encode(choice.logprobs)
+        delta = Delta(choice.index, choice.text, (), finish_reason=choice.finish_reason)
+        text, calls = self._take_calls(choice.index, delta=delta)
+        message: Choice = {"role": "assistant", "content": text, "refusal": None}
+        if calls:
+            message |= {"content": text or None, "tool_calls": calls}
         return {
             "index": choice.index,
-            "message": {"role": "assistant", "content": choice.text, "refusal": None},
+            "message": message,
             "logprobs": logprobs or ({"content": []} if self._has_logprobs else None),
-            "finish_reason": choice.finish_reason.value if choice.finish_reason else None,
+            "finish_reason": _reason(choice.finish_reason, has_calls=bool(calls)),
             "stop_reason": choice.stopped_by,
         }
+
+    def _take_calls(self, index: int, *, delta: Delta) -> tuple[str, list[Choice]]:
+        """The text that is settled, and the calls of tools in it."""
+        if not self._tool_names:
+            return delta.text, []
+        parser = self._parsers.setdefault(index, ToolCallParser(self._tool_names))
+        settled = [parser.push(delta.text)]
+        if delta.finish_reason is not None:
+            settled.append(parser.flush())
+        begin = self._num_calls.get(index, 0)
+        calls = [call for parsed in settled for call in parsed.calls]
+        self._num_calls[index] = begin + len(calls)
+        text = "".join(parsed.text for parsed in settled)
+        return text, [_encode_call(call, index=begin + i) for i, call in enumerate(calls)]
 
     def _encode(self, logprobs: Sequence[TokenLogprob]) -> Choice | None:
         return encode_chat(logprobs, describe=self._describe) if self._has_logprobs else None
@@ -95,9 +123,9 @@ class CompletionFormat:
     whole_object: ClassVar[str] = "text_completion"
     piece_object: ClassVar[str] = "text_completion"
 
-    def __init__(self, describe: DescribeToken, *, has_logprobs: bool) -> None:
+    def __init__(self, describe: DescribeToken, *, order: GenerationOrder) -> None:
         self._describe = describe
-        self._has_logprobs = has_logprobs
+        self._has_logprobs = order.has_logprobs
         self._offsets: dict[int, int] = {}
 
     def opening(self, index: int, *, prefix: str) -> Choice | None:
@@ -108,7 +136,7 @@ class CompletionFormat:
             {
                 **_completion_piece(index, text=delta.text),
                 "logprobs": self._encode(index, logprobs=delta.logprobs),
-                "finish_reason": delta.finish_reason.value if delta.finish_reason else None,
+                "finish_reason": _reason(delta.finish_reason),
                 "stop_reason": delta.stopped_by,
             }
         ]
@@ -117,7 +145,7 @@ class CompletionFormat:
         return {
             **_completion_piece(choice.index, text=choice.text),
             "logprobs": self._encode(choice.index, logprobs=choice.logprobs),
-            "finish_reason": choice.finish_reason.value if choice.finish_reason else None,
+            "finish_reason": _reason(choice.finish_reason),
             "stop_reason": choice.stopped_by,
         }
 
@@ -128,6 +156,17 @@ class CompletionFormat:
             logprobs, describe=self._describe, offset=self._offsets.get(index, 0)
         )
         return encoded
+
+
+def _reason(reason: FinishReason | None, *, has_calls: bool = False) -> str | None:
+    if reason is FinishReason.STOP and has_calls:
+        return "tool_calls"
+    return None if reason is None else reason.value
+
+
+def _encode_call(call: ToolCall, *, index: int) -> Choice:
+    function = {"name": call.name, "arguments": call.arguments}
+    return {"index": index, "id": call.id, "type": "function", "function": function}
 
 
 def _chat_piece(

@@ -48,7 +48,7 @@ class Call:
 class MakeFormat(Protocol):
     """A format of choices, for one answer."""
 
-    def __call__(self, describe: DescribeToken, *, has_logprobs: bool) -> ChoiceFormat: ...
+    def __call__(self, describe: DescribeToken, *, order: GenerationOrder) -> ChoiceFormat: ...
 
 
 class Endpoints:
@@ -90,11 +90,10 @@ class Endpoints:
     ) -> None:
         self._log_unknown(call.fields)
         async with self._open(order.spec, call=call) as session:
-            has_logprobs = order.request.sampling.num_logprobs is not None
             answer = GenerationAnswer(
                 order,
                 session=session,
-                choices=make_format(session.model.describe_token, has_logprobs=has_logprobs),
+                choices=make_format(session.model.describe_token, order=order),
                 responder=call.responder,
                 keep_alive_s=self._keep_alive_s,
             )

@@ -26,14 +26,15 @@ def decode_messages(values: Sequence[Any]) -> list[Mapping[str, Any]]:
 
 
 def decode_tools(values: Sequence[Any]) -> list[Mapping[str, Any]]:
-    """Tools as they are; each must be an object with a type.
+    """Tools as they are; each must be a function with a name.
 
     Raises:
         BadField: one is not.
     """
     for index, value in enumerate(values):
-        if not isinstance(value, dict) or not isinstance(value.get("type"), str):
-            raise BadField(f"tools[{index}] must be an object with a type.", param="tools")
+        function = value.get("function") if isinstance(value, dict) else None
+        if not isinstance(function, dict) or not isinstance(function.get("name"), str):
+            raise BadField(f"tools[{index}] must have a function with a name.", param="tools")
     return list(values)
 
 

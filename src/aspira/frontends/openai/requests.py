@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import orjson
@@ -54,6 +54,13 @@ class GenerationOrder:
     is_echoed: bool = False
     """The answer begins with the prompt."""
 
+    tool_names: frozenset[str] = frozenset()
+    """Tools whose calls are to be taken out of the text."""
+
+    @property
+    def has_logprobs(self) -> bool:
+        return self.request.sampling.num_logprobs is not None
+
 
 def decode_chat(fields: Fields, *, arrival: float) -> GenerationOrder:
     """A body of `/v1/chat/completions`.
@@ -61,11 +68,12 @@ def decode_chat(fields: Fields, *, arrival: float) -> GenerationOrder:
     Raises:
         BadField: a field is missing, or wrong.
     """
-    tools = decode_tools(fields.list("tools"))
+    tools = decode_tools(fields.list("tools")) if _may_call_tools(fields) else []
+    fields.ignore("tools")
     variables = fields.object("chat_template_kwargs")
     prompt = ChatPrompt(
         decode_messages(fields.list("messages")),
-        () if fields.value("tool_choice") == "none" else tools,
+        tools,
         {name: variables.value(name) for name in variables.unread()} if variables else {},
         adds_answer=fields.flag("add_generation_prompt", default=True),
     )
@@ -77,13 +85,24 @@ def decode_chat(fields: Fields, *, arrival: float) -> GenerationOrder:
     if max_tokens is None:
         max_tokens = fields.integer("max_tokens")
     fields.ignore("max_tokens")
-    return _decode_order(
+    order = _decode_order(
         fields,
         prompts=(prompt,),
         arrival=arrival,
         max_tokens=max_tokens,
         num_logprobs=(num_logprobs or 0) if has_logprobs else None,
     )
+    return replace(order, tool_names=frozenset(tool["function"]["name"] for tool in tools))
+
+
+def _may_call_tools(fields: Fields) -> bool:
+    choice = fields.value("tool_choice")
+    if choice not in (None, "auto", "none"):
+        raise BadField(
+            "tool_choice must be auto or none: a model cannot be made to call here.",
+            param="tool_choice",
+        )
+    return bool(choice != "none")
 
 
 def decode_completion(fields: Fields, *, arrival: float) -> GenerationOrder:
