@@ -96,13 +96,13 @@ def decode_chat(fields: Fields, *, arrival: float) -> GenerationOrder:
 
 
 def _may_call_tools(fields: Fields) -> bool:
-    choice = fields.value("tool_choice")
+    choice: object = fields.value("tool_choice")
     if choice not in (None, "auto", "none"):
         raise BadField(
             "tool_choice must be auto or none: a model cannot be made to call here.",
             param="tool_choice",
         )
-    return bool(choice != "none")
+    return choice != "none"
 
 
 def decode_completion(fields: Fields, *, arrival: float) -> GenerationOrder:
