@@ -53,6 +53,10 @@ def test_it_starts_small_and_grows_by_what_was_tried() -> None:
     assert sizes == [2, 4, 8, 16, 32, 64, 100, 100]
 
 
+def test_a_batch_is_not_cut_where_that_would_save_no_time() -> None:
+    assert 40 <= learn(target_s=0.001, fixed_s=1e-3, per_row_s=1e-5) <= 60
+
+
 def test_trust_comes_back() -> None:
     model = CostModel()
     limit = BatchLimit(model, max_rows=10, target_s=0.02)

@@ -12,6 +12,7 @@ _SAFETY = 0.8
 _CUT = 0.8
 _GIVE_BACK = 0.02
 _MIN_TRUST = 0.1
+_FIXED_SHARE = 0.5
 # Growing by no more than this beyond what was tried keeps a guess from costing much.
 _GROWTH = 2
 
@@ -40,8 +41,21 @@ class BatchLimit:
 
     def _choose(self) -> int:
         cost = self._cost_model.cost
-        rows = self._largest_tried * (_GROWTH if self._trust == 1.0 else 1)
+        may_grow = self._trust == 1.0 or cost is not None
+        rows = self._largest_tried * (_GROWTH if may_grow else 1)
         if cost is not None and cost.per_row_s > 0.0:
             fitting = (_SAFETY * self._max_run_s - cost.fixed_s) / cost.per_row_s
-            rows = min(rows, int(max(fitting, 1.0)))
-        return min(max(int(rows * self._trust), 1), self._max_rows)
+            rows = min(rows, max(int(fitting), self._least_useful(rows)))
+        return min(max(int(rows * self._trust), self._least_useful(rows)), self._max_rows)
+
+    def _least_useful(self, rows: int) -> int:
+        """Fewer than this would save little time, since the fixed part stays, and cost throughput.
+
+        A target that even such batches miss is missed by all.
+        """
+        cost = self._cost_model.cost
+        if cost is None:
+            return 1
+        if not cost.per_row_s:
+            return rows
+        return max(min(rows, int(_FIXED_SHARE * cost.fixed_s / cost.per_row_s)), 1)

@@ -114,6 +114,9 @@ class _Line:
                 return lane
         return min((lane for lane in lanes.values() if lane), key=lambda lane: lane[0].rank)
 
+    def works(self) -> list[Work]:
+        return [work for lane in self._lanes.values() for work in lane]
+
     @property
     def rank(self) -> float:
         return self.first_lane()[0].rank
@@ -176,6 +179,13 @@ class WorkQueue:
                 return batch, late
         return None, late
 
+    def clear(self) -> list[Work]:
+        """Every request that waits; none does afterwards."""
+        works = [work for line in self._lines.values() for work in line.works()]
+        self._lines.clear()
+        self.num_requests = self.num_rows = self.num_bytes = 0
+        return works
+
     def next_ready(self) -> float | None:
         """When a batch that is not full will be old enough to go; None if nothing waits."""
         oldest = self.oldest_arrival()
@@ -205,8 +215,9 @@ class WorkQueue:
     def _fill(self, kind: Kind, *, now: float, late: list[Work]) -> Batch | None:
         """As many rows as fit in a batch; None if nobody waits for any of them."""
         line = self._lines[kind]
-        is_merged = kind.shapes is not None
-        room = self.rows_limit if is_merged else self._bundle_size()
+        if kind.shapes is None:
+            return self._fill_singles(kind, now=now, late=late)
+        room = self.rows_limit
         pieces: list[Piece] = []
         while line.num_works and room > 0:
             lane = line.first_lane()
@@ -214,7 +225,7 @@ class WorkQueue:
             if self._is_over(work, now=now, late=late):
                 self._remove(work, lane=lane, line=line)
                 continue
-            size = work.num_rows - work.next_row if is_merged else 1
+            size = work.num_rows - work.next_row
             if size <= room or (not pieces and not self._can_split):
                 pieces.append(Piece(work, work.next_row, work.num_rows))
                 self._remove(work, lane=lane, line=line)
@@ -229,6 +240,25 @@ class WorkQueue:
         if not pieces:
             return None
         return Batch(kind, pieces, sum([piece.end - piece.begin for piece in pieces]))
+
+    def _fill_singles(self, kind: Kind, *, now: float, late: list[Work]) -> Batch | None:
+        """Requests to be run one by one: the shortest way, since each of them comes along it."""
+        line = self._lines[kind]
+        room = self._bundle_size()
+        pieces: list[Piece] = []
+        while line.num_works and len(pieces) < room:
+            lane = line.first_lane()
+            work = lane.popleft()
+            line.num_works -= 1
+            line.num_rows -= 1
+            self.num_requests -= 1
+            self.num_rows -= 1
+            self.num_bytes -= work.num_bytes
+            if (work.deadline is None and not work.future.done()) or not self._is_over(
+                work, now=now, late=late
+            ):
+                pieces.append(Piece(work, 0, 1))
+        return Batch(kind, pieces, len(pieces)) if pieces else None
 
     def _bundle_size(self) -> int:
         run_s = self._cost_model.seconds_per_row

@@ -32,6 +32,7 @@ _RECHECK_S = 1e-3
 _SHORT_WAIT_S = 2e-3
 _FEW_REQUESTS = 64
 _FEW_BYTES = 2**20
+_LEARN_EVERY = 8
 
 
 class BatchingStatistics(NamedTuple):
@@ -80,6 +81,7 @@ class Scheduler:
         # One token wakes one idle thread.
         self._tokens: SimpleQueue[None] = SimpleQueue()
         self._num_idle = 0
+        self._num_runs = 0
         self._is_closing = False
         self._is_rousing = False
         self._recheck: asyncio.TimerHandle | None = None
@@ -205,17 +207,12 @@ class Scheduler:
                 _logger.warning("No more threads can be started; %d have to do", len(self._threads))
                 self._num_threads = len(self._threads)
             else:
-                self._fail_all(ResourceExhausted("The server cannot start a thread for this model"))
+                self._fail(
+                    self._queue.clear(),
+                    error=ResourceExhausted("The server cannot start a thread for this model"),
+                )
         else:
             self._threads.append(thread)
-
-    def _fail_all(self, error: ServingError) -> None:
-        batch, late = self._queue.take(now=self._clock.now(), is_closing=True)
-        while batch is not None:
-            self._fail((piece.work for piece in batch.pieces), error=error)
-            batch, more = self._queue.take(now=self._clock.now(), is_closing=True)
-            late += more
-        self._fail(late, error=error)
 
     def _fail(self, works: Iterable[Work], *, error: ServingError) -> None:
         self._completions.post([(work.future, error) for work in works])
@@ -288,6 +285,10 @@ class Scheduler:
         with self._lock:
             is_any_waiting = self._queue.num_requests > 0
             self._drain_rate.observe(batch.num_rows, now=now, is_any_waiting=is_any_waiting)
+            self._num_runs += 1
+            # Single runs are many and alike: one in eight tells enough.
+            if not self._is_merging and self._num_runs % _LEARN_EVERY != 1:
+                return
             self._cost_model.observe(padded_rows, run_s=run_s)
             self._limit.observe(padded_rows, run_s=run_s)
             self._queue.rows_limit = self._limit.rows
