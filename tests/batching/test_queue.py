@@ -163,6 +163,9 @@ def test_what_cannot_make_it_is_late_if_others_wait() -> None:
     hopeless, other = work(deadline=1.4), work()
     batch, late = queue_of(hopeless, other, parameters=of_size(4), cost_model=slow).take(now=1.0)
     assert (works_of(batch), late) == ([other], [hopeless])
+    hopeless, other = work(kind=ALONE, deadline=1.4), work(kind=ALONE)
+    batch, late = queue_of(hopeless, other, cost_model=slow).take(now=1.0)
+    assert (works_of(batch), late) == ([other], [hopeless])
     alone = work(deadline=1.4)
     batch, late = queue_of(alone, parameters=of_size(4), cost_model=slow).take(now=1.0)
     assert (works_of(batch), late) == ([alone], [])
@@ -179,10 +182,11 @@ def test_the_urgent_go_first_and_nobody_is_forgotten() -> None:
     assert works_of(take(queue, now=6.0)) == [waited]
 
 
-def test_many_kinds_come_and_go() -> None:
+@pytest.mark.parametrize("shapes", [(), None])
+def test_many_kinds_come_and_go(shapes: tuple[()] | None) -> None:
     queue = queue_of(parameters=of_size(4))
     for number in range(1000):
-        queue.add(work(kind=Kind(str(number), (), ())))
+        queue.add(work(kind=Kind(str(number), (), shapes)))
     for _ in range(1000):
         assert take(queue) is not None
     assert is_empty(queue)

@@ -175,6 +175,9 @@ class WorkQueue:
             if kind is None:
                 break
             batch = self._fill(kind, now=now, late=late)
+            # Clients choose what they ask for: lines that nobody stands in must not pile up.
+            if not self._lines[kind].num_works and len(self._lines) > _MAX_EMPTY_LINES:
+                del self._lines[kind]
             if batch is not None:
                 return batch, late
         return None, late
@@ -235,8 +238,6 @@ class WorkQueue:
             else:
                 break
             room -= size
-        if not line.num_works and len(self._lines) > _MAX_EMPTY_LINES:
-            del self._lines[kind]
         if not pieces:
             return None
         return Batch(kind, pieces, sum([piece.end - piece.begin for piece in pieces]))
@@ -248,16 +249,18 @@ class WorkQueue:
         pieces: list[Piece] = []
         while line.num_works and len(pieces) < room:
             lane = line.first_lane()
-            work = lane.popleft()
+            work = lane[0]
+            is_over = (work.deadline is not None or work.future.done()) and self._is_over(
+                work, now=now, late=late
+            )
+            if not is_over:
+                pieces.append(Piece(work, 0, 1))
+            lane.popleft()
             line.num_works -= 1
             line.num_rows -= 1
             self.num_requests -= 1
             self.num_rows -= 1
             self.num_bytes -= work.num_bytes
-            if (work.deadline is None and not work.future.done()) or not self._is_over(
-                work, now=now, late=late
-            ):
-                pieces.append(Piece(work, 0, 1))
         return Batch(kind, pieces, len(pieces)) if pieces else None
 
     def _bundle_size(self) -> int:
