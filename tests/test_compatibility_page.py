@@ -5,36 +5,10 @@ from pathlib import Path
 from aspira.cli.flag_table import server_flags
 from aspira.cli.foreign_flags import FOREIGN_FLAGS, Support
 from aspira.compat import RESTORATIONS
+from own_flags import OWN_FLAGS
 
 PAGE = Path(__file__).parents[1] / "docs" / "compatibility.md"
 BEGIN, END = "<!-- flags: begin -->\n", "<!-- flags: end -->"
-OWN = {
-    "accelerator",
-    "accelerator_batch_sizes",
-    "admin_host",
-    "admin_port",
-    "batching",
-    "calibration_file",
-    "compat",
-    "compile_cache_dir",
-    "compile_cache_max_megabytes",
-    "custom_op_libraries",
-    "enable_all_batch_sizes_warmup",
-    "host",
-    "latency_target_ms",
-    "listener",
-    "max_queued_bytes",
-    "kv_cache_budget_mib",
-    "max_queued_requests",
-    "num_run_threads",
-    "openvino_num_streams",
-    "precision",
-    "shutdown_grace_seconds",
-    "stream_drain_seconds",
-    "stream_keep_alive_seconds",
-    "version_ready_marker",
-    "warmup_batch_sizes",
-}
 
 
 def between(text: str, begin: str, end: str) -> str:
@@ -48,7 +22,9 @@ def better_table() -> str:
 
 def flag_table() -> str:
     rows = {
-        flag.name: "works" for flag in server_flags(default_rest_port=0) if flag.name not in OWN
+        flag.name: "works"
+        for flag in server_flags(default_rest_port=0)
+        if flag.name not in OWN_FLAGS
     }
     for flag in FOREIGN_FLAGS:
         kind = "no effect" if flag.support is Support.NO_EFFECT else "absent"

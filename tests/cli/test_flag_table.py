@@ -6,6 +6,7 @@ from aspira.cli.flag_table import server_flags
 from aspira.cli.flags import Flag, FlagValue, flag_kind, parse_flags
 from aspira.contracts.errors import InvalidArgument
 from aspira.settings import Settings
+from own_flags import OWN_FLAGS
 
 FLAGS = server_flags(default_rest_port=8501)
 
@@ -66,33 +67,6 @@ OTHER_VALUES = {
 }
 # A flag that stands for others.
 ALSO_CHANGED = {"compat": ("enable_grpc_healthcheck_service",)}
-OWN_FLAGS = {
-    "accelerator",
-    "accelerator_batch_sizes",
-    "admin_host",
-    "admin_port",
-    "batching",
-    "calibration_file",
-    "compat",
-    "compile_cache_dir",
-    "compile_cache_max_megabytes",
-    "custom_op_libraries",
-    "enable_all_batch_sizes_warmup",
-    "host",
-    "latency_target_ms",
-    "listener",
-    "max_queued_bytes",
-    "kv_cache_budget_mib",
-    "max_queued_requests",
-    "num_run_threads",
-    "openvino_num_streams",
-    "precision",
-    "shutdown_grace_seconds",
-    "stream_drain_seconds",
-    "stream_keep_alive_seconds",
-    "version_ready_marker",
-    "warmup_batch_sizes",
-}
 
 
 def setting_of(settings: Settings, flag: Flag) -> Any:

@@ -4,11 +4,10 @@ import os
 import sys
 from collections.abc import Callable
 from contextlib import closing
-from dataclasses import dataclass
 from typing import Any
 
 from aspira.cli.chat_client import ChatClient, ChatFailed
-from aspira.cli.flags import FlagValue, match_flags, parse_value, usage
+from aspira.cli.flags import PlainFlag, match_flags, parse_value, usage
 from aspira.cli.serve import EXIT_FAILED, report
 from aspira.contracts.errors import InvalidArgument
 
@@ -18,21 +17,16 @@ _CLEAR = "/clear"
 _WELCOME = f"Chatting with {{model}}. {_CLEAR} begins anew, Ctrl-C stops an answer, Ctrl-D ends."
 
 
-@dataclass(frozen=True, slots=True)
-class _Flag:
-    name: str
-    default: FlagValue
-    help: str
-
-
 _FLAGS = (
-    _Flag("url", "http://localhost:8501", "The server, such as http://localhost:8501."),
-    _Flag("model", "", "The model. Empty means the first one that the server lists."),
-    _Flag("system", "", "A system message to begin with."),
-    _Flag("message", "", "Ask this alone, and end with the answer."),
-    _Flag("temperature", 0.7, "0 takes the most likely token."),
-    _Flag("max_tokens", 0, "Tokens of an answer at most. 0 means as many as there is room for."),
-    _Flag("ca_file", "", "Certificates to trust, in PEM, for an https address."),
+    PlainFlag("url", "http://localhost:8501", "The server, such as http://localhost:8501."),
+    PlainFlag("model", "", "The model. Empty means the first one that the server lists."),
+    PlainFlag("system", "", "A system message to begin with."),
+    PlainFlag("message", "", "Ask this alone, and end with the answer."),
+    PlainFlag("temperature", 0.7, "0 takes the most likely token."),
+    PlainFlag(
+        "max_tokens", 0, "Tokens of an answer at most. 0 means as many as there is room for."
+    ),
+    PlainFlag("ca_file", "", "Certificates to trust, in PEM, for an https address."),
 )
 
 

@@ -31,6 +31,15 @@ AnyFlag = TypeVar("AnyFlag", bound=KnownFlag)
 
 
 @dataclass(frozen=True, slots=True)
+class PlainFlag:
+    """A flag of a command that is no server: it sets nothing but its own value."""
+
+    name: str
+    default: FlagValue
+    help: str
+
+
+@dataclass(frozen=True, slots=True)
 class Flag:
     """A flag and the setting it sets, `group.field`. `default` is what help shows.
 

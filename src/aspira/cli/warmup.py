@@ -6,13 +6,12 @@ import ssl
 import tempfile
 import urllib.error
 import urllib.request
-from dataclasses import dataclass
 from http.client import HTTPException
 from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import quote, urlencode
 
-from aspira.cli.flags import FlagValue, match_flags, parse_value, usage
+from aspira.cli.flags import PlainFlag, match_flags, parse_value, usage
 from aspira.cli.serve import EXIT_FAILED, report
 from aspira.contracts.errors import InvalidArgument
 
@@ -24,28 +23,21 @@ _PATIENCE_S = 60.0
 _SENT_ON = ("num_records", "num_records_per_shape", "timeout_seconds", "sampling_rate")
 
 
-@dataclass(frozen=True, slots=True)
-class _Flag:
-    name: str
-    default: FlagValue
-    help: str
-
-
 _FLAGS = (
-    _Flag("admin", "", "The server's admin port, such as http://localhost:8502."),
-    _Flag("model", "", "Name of the model."),
-    _Flag("version", 0, "The version that has to have answered. 0 means any."),
-    _Flag("num_records", 100, "Records to write at most; 1000 is the most that servers read."),
-    _Flag(
+    PlainFlag("admin", "", "The server's admin port, such as http://localhost:8502."),
+    PlainFlag("model", "", "Name of the model."),
+    PlainFlag("version", 0, "The version that has to have answered. 0 means any."),
+    PlainFlag("num_records", 100, "Records to write at most; 1000 is the most that servers read."),
+    PlainFlag(
         "num_records_per_shape",
         5,
         "Records at most of each combination of API, signature and tensor shapes.",
     ),
-    _Flag("timeout_seconds", 60.0, "How long to record at most."),
-    _Flag("sampling_rate", 1.0, "The share of requests to look at, at most 1."),
-    _Flag("output", _FILE_NAME, "The file to write."),
-    _Flag("overwrite", default=False, help="Replace the file if there is one."),
-    _Flag("ca_file", "", "Certificates to trust, in PEM, for an https address."),
+    PlainFlag("timeout_seconds", 60.0, "How long to record at most."),
+    PlainFlag("sampling_rate", 1.0, "The share of requests to look at, at most 1."),
+    PlainFlag("output", _FILE_NAME, "The file to write."),
+    PlainFlag("overwrite", default=False, help="Replace the file if there is one."),
+    PlainFlag("ca_file", "", "Certificates to trust, in PEM, for an https address."),
 )
 
 
