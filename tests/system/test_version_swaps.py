@@ -9,7 +9,7 @@ import requests
 
 from aspira.testing.saved_models import write_half_plus_two
 from system.load import Load
-from system.server_process import ServerProcess
+from system.server_process import ServerProcess, free_ports
 
 NUM_SWAPS = 50
 NUM_CLIENTS = 64
@@ -31,6 +31,12 @@ def publish(version: int, *, versions: Path, base_path: Path) -> None:
     (base_path / f"{version}.partial").rename(base_path / str(version))
 
 
+def look_now(admin_port: int) -> None:
+    """Have the server look at its directories without waiting for the next poll."""
+    url = f"http://127.0.0.1:{admin_port}/v1/config:reload"
+    requests.post(url, timeout=60).raise_for_status()
+
+
 def wait_serving_only(server: ServerProcess, version: int) -> None:
     """Until this version is available and every other one has ended."""
     while True:
@@ -48,11 +54,14 @@ def test_fifty_swaps_under_load_then_sigterm(versions: Path, tmp_path: Path) -> 
     base_path.mkdir()
     publish(1, versions=versions, base_path=base_path)
     resident = {}
-    with ServerProcess(f"--model_base_path={base_path}", log=tmp_path / "log") as server:
+    (admin_port,) = free_ports(1)
+    flags = (f"--model_base_path={base_path}", f"--admin_port={admin_port}")
+    with ServerProcess(*flags, log=tmp_path / "log") as server:
         load = Load(server)
         with load.running(NUM_CLIENTS):
             for version in range(2, NUM_SWAPS + 2):
                 publish(version, versions=versions, base_path=base_path)
+                look_now(admin_port)
                 wait_serving_only(server, version)
                 shutil.rmtree(base_path / str(version - 1))
                 resident[version] = server.resident_bytes()

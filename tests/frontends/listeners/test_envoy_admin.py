@@ -50,25 +50,43 @@ def play(
 @pytest.fixture
 def _hours(monkeypatch: pytest.MonkeyPatch) -> None:
     """No wait within a test is long enough to count as quiet."""
-    monkeypatch.setattr(envoy_admin, "_QUIET_S", 3600.0)
-    monkeypatch.setattr(envoy_admin, "_MAX_WAIT_S", 7200.0)
+    for name in ("_QUIET_S", "_MAX_WAIT_S", "_PAUSE_S", "_MAX_WAIT_FOR_PAUSE_S"):
+        monkeypatch.setattr(envoy_admin, name, 3600.0)
 
 
 @pytest.mark.usefixtures("_hours")
 def test_a_drain_ends_when_the_last_connection_has_left(tmp_path: Path) -> None:
-    admin = Admin((5, 1, 2), (6, 1, 2), (6, 0, 1), (6, 0, 1), (6, 0, 0))
+    admin = Admin((5, 0, 0), (5, 1, 2), (6, 1, 2), (6, 0, 1), (6, 0, 1), (6, 0, 0))
     asked = play(admin, path=tmp_path / "admin.sock", scenario=EnvoyAdmin.end_drain)
-    assert admin.targets[0] == "/drain_listeners"
-    assert len(asked) == 5
+    assert admin.targets[1] == "/drain_listeners"
+    assert len(asked) == 6
+
+
+@pytest.mark.usefixtures("_hours")
+def test_ports_close_in_a_pause(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(envoy_admin, "_PAUSE_S", 0.0)
+    admin = Admin((5, 1, 2), (6, 2, 3), (8, 0, 2), (8, 0, 0))
+    play(admin, path=tmp_path / "admin.sock", scenario=EnvoyAdmin.end_drain)
+    assert admin.targets.index("/drain_listeners") == 3
+
+
+def test_ports_close_though_there_is_no_pause(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(envoy_admin, "_MAX_WAIT_FOR_PAUSE_S", 0.0)
+    admin = Admin((5, 1, 2), (6, 0, 0))
+    play(admin, path=tmp_path / "admin.sock", scenario=EnvoyAdmin.end_drain)
+    assert admin.targets.index("/drain_listeners") == 1
 
 
 def test_idle_connections_are_given_up_after_a_while(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(envoy_admin, "_QUIET_S", 0.0)
-    admin = Admin((5, 1, 3), (6, 0, 3))
+    monkeypatch.setattr(envoy_admin, "_MAX_WAIT_FOR_PAUSE_S", 0.0)
+    admin = Admin((5, 1, 3), (5, 1, 3), (6, 0, 3))
     asked = play(admin, path=tmp_path / "admin.sock", scenario=EnvoyAdmin.end_drain)
-    assert len(asked) == 2
+    assert len(asked) == 3
 
 
 def test_an_admin_interface_that_is_gone_ends_the_drain(tmp_path: Path) -> None:

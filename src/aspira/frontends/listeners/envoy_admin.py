@@ -6,8 +6,10 @@ from pathlib import Path
 
 _POLL_S = 0.02
 # A client between two requests needs time to send the next, more of it on a busy machine.
-_QUIET_S = 1.0
+_QUIET_S = 1.5
 _MAX_WAIT_S = 4.0
+_PAUSE_S = 0.1
+_MAX_WAIT_FOR_PAUSE_S = 1.0
 _STATS = "/stats?filter=^http.aspira.downstream_(rq_total|rq_active|cx_active)$"
 _STAT = re.compile(rb"^http\.aspira\.downstream_(\w+): (\d+)$", re.MULTILINE)
 
@@ -38,12 +40,18 @@ class EnvoyAdmin:
         A client that keeps sending gets a refusal that closes its connection. Which of the others
         are pooled for later and which are about to send can only be told by waiting.
         """
+        # Closing a port cuts connections that Envoy has not accepted yet, so this waits for a pause.
+        await self._wait_quiet(_PAUSE_S, at_most_s=_MAX_WAIT_FOR_PAUSE_S)
         await self._try_request("POST", target="/drain_listeners")
+        await self._wait_quiet(_QUIET_S, at_most_s=_MAX_WAIT_S)
+
+    async def _wait_quiet(self, quiet_s: float, *, at_most_s: float) -> None:
+        """Until there is no connection, or nothing in flight and nothing new for `quiet_s`."""
         loop = asyncio.get_running_loop()
         last, changed_s = await self._read_stats(), loop.time()
-        give_up_s = changed_s + _MAX_WAIT_S
+        give_up_s = changed_s + at_most_s
         while last.get("cx_active") and loop.time() < give_up_s:
-            if not last.get("rq_active") and loop.time() - changed_s >= _QUIET_S:
+            if not last.get("rq_active") and loop.time() - changed_s >= quiet_s:
                 return
             await asyncio.sleep(_POLL_S)
             now = await self._read_stats()
