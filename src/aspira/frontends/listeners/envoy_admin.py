@@ -40,7 +40,7 @@ class EnvoyAdmin:
         A client that keeps sending gets a refusal that closes its connection. Which of the others
         are pooled for later and which are about to send can only be told by waiting.
         """
-        # Closing a port cuts connections that Envoy has not accepted yet, so this waits for a pause.
+        # Closing a port cuts connections that Envoy has yet to accept, so wait for a pause.
         await self._wait_quiet(_PAUSE_S, at_most_s=_MAX_WAIT_FOR_PAUSE_S)
         await self._try_request("POST", target="/drain_listeners")
         await self._wait_quiet(_QUIET_S, at_most_s=_MAX_WAIT_S)
