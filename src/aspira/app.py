@@ -19,6 +19,7 @@ from aspira.contracts.tensors import Tensors
 from aspira.frontends.admin.handler import AdminHandler, AdminServices
 from aspira.frontends.admin.listener import AdminListener
 from aspira.frontends.asgi import Application
+from aspira.frontends.generation.asgi import HttpApplication
 from aspira.frontends.grpc.asgi import GrpcApplication
 from aspira.frontends.grpc.examples import ExamplesServicer
 from aspira.frontends.grpc.health import HealthServicer
@@ -29,7 +30,7 @@ from aspira.frontends.grpc.profiler import ProfilerServicer
 from aspira.frontends.grpc.reflection import reflection_methods
 from aspira.frontends.listeners.dispatch import Dispatcher, answer_rest_is_off
 from aspira.frontends.listeners.tls import make_ssl_context, read_tls
-from aspira.frontends.openai.asgi import OpenaiApplication
+from aspira.frontends.openai.api import openai_api
 from aspira.frontends.openai.endpoints import ROUTES, Endpoints
 from aspira.frontends.rest.asgi import RestApplication
 from aspira.frontends.rest.handler import MetricsPage, RestHandler, RestSurface
@@ -238,12 +239,13 @@ class Server:
                 options, _metrics_page(self._settings.process, render=self._render_metrics)
             ),
         )
-        openai = OpenaiApplication(
-            Endpoints(self._generation, keep_alive_s=self._settings.language_models.keep_alive_s),
+        keep_alive_s = self._settings.language_models.keep_alive_s
+        openai = HttpApplication(
+            openai_api(Endpoints(self._generation, keep_alive_s=keep_alive_s)),
             gate=self.gate,
             events=events,
             clock=self.clock,
-            is_cors_enabled=options.is_cors_enabled,
+            has_cors=options.is_cors_enabled,
         )
         grpc = GrpcApplication(self.methods, gate=self.gate, clock=self.clock)
         if not listener.rest_port:
