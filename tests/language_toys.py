@@ -2,13 +2,14 @@
 
 import asyncio
 import json
+import threading
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from asgi_exchange import Answer
+from asgi_exchange import Answer, Request, ScriptedClient
 from aspira.app import Server
 from aspira.contracts.errors import InvalidArgument
 from aspira.llm.model_source import SourceOptions
@@ -16,8 +17,8 @@ from aspira.llm.model_text import ChatPrompt, Prompt, TextPrompt, TokenPrompt
 from aspira.llm.options import EngineOptions
 from aspira.llm.runner import Runner, StepBatch
 from aspira.settings import Settings
-from aspira.testing.toy_decoder import ToyDecoder
-from aspira.testing.toy_tokenizer import ByteTokenizer
+from aspira.testing.toy_decoder import ToyDecoder, next_token
+from aspira.testing.toy_tokenizer import END_TOKEN, ByteTokenizer
 from serving_toys import make_toy_loader, single_model
 
 MODEL_FILE = "toy.llm"
@@ -77,6 +78,47 @@ class ToyFinder:
         return self.source if (path / MODEL_FILE).exists() else None
 
 
+class HeldDecoder:
+    """A source whose steps, or those of one version, wait while it is told to hold.
+
+    `reached` says that one does.
+    """
+
+    def __init__(self, *, version: int | None = None, **engine_options: Any) -> None:
+        self._thread_name = "" if version is None else f"engine-m-{version}"
+        self._go = threading.Event()
+        self._go.set()
+        self.num_steps = 0
+        self.reached = asyncio.Event()
+        self._loop = asyncio.get_running_loop()
+        options = EngineOptions(watermark=0.0, **engine_options)
+        self.source = ToySource(SourceOptions(engine=options), before_step=self._before_step)
+
+    def hold(self) -> None:
+        self._go.clear()
+
+    def go(self) -> None:
+        self._go.set()
+
+    def _before_step(self, _: StepBatch) -> None:
+        if not threading.current_thread().name.startswith(self._thread_name):
+            return
+        if not self._go.is_set():
+            self._loop.call_soon_threadsafe(self.reached.set)
+        assert self._go.wait(60)
+        self.num_steps += 1
+
+
+def expected(prompt: str, *, max_tokens: int) -> tuple[str, str, int]:
+    """The greedy text, the finish reason, and the number of tokens."""
+    tokens, found = list(prompt.encode()), []
+    while len(found) < max_tokens:
+        found.append(next_token([*tokens, *found], vocab_size=257))
+        if found[-1] == END_TOKEN:
+            return bytes(found[:-1]).decode("utf-8", "replace"), "stop", len(found)
+    return bytes(found).decode("utf-8", "replace"), "length", len(found)
+
+
 def write_language_model(base_path: Path, *, version: int = 1) -> Path:
     path = base_path / str(version)
     path.mkdir(parents=True)
@@ -125,3 +167,17 @@ async def until(is_met: Callable[[], bool]) -> None:
     """Return once it holds; a test's own time limit ends the wait."""
     while not is_met():
         await asyncio.sleep(0.005)
+
+
+def begin_request(
+    server: Server, *, request: Request
+) -> tuple[ScriptedClient, asyncio.Future[None]]:
+    """A request under way: its client, and the task that answers it."""
+    client = ScriptedClient(request)
+    task = asyncio.ensure_future(server.application(request.scope, client.receive, client.send))
+    return client, task
+
+
+def statistics_of(server: Server) -> Any:
+    ((_, model),) = server._manager.ready()
+    return model.statistics

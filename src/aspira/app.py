@@ -6,6 +6,7 @@ import logging
 import sys
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 
 from aspira.batching.completions import Completions
@@ -19,6 +20,7 @@ from aspira.contracts.tensors import Tensors
 from aspira.frontends.admin.handler import AdminHandler, AdminServices
 from aspira.frontends.admin.listener import AdminListener
 from aspira.frontends.asgi import Application
+from aspira.frontends.generation.asgi import HttpApplication
 from aspira.frontends.grpc.asgi import GrpcApplication
 from aspira.frontends.grpc.examples import ExamplesServicer
 from aspira.frontends.grpc.health import HealthServicer
@@ -29,7 +31,11 @@ from aspira.frontends.grpc.profiler import ProfilerServicer
 from aspira.frontends.grpc.reflection import reflection_methods
 from aspira.frontends.listeners.dispatch import Dispatcher, answer_rest_is_off
 from aspira.frontends.listeners.tls import make_ssl_context, read_tls
-from aspira.frontends.openai.asgi import OpenaiApplication
+from aspira.frontends.open_inference.data_plane import DataPlane, DataPlaneOptions
+from aspira.frontends.open_inference.descriptions import Descriptions
+from aspira.frontends.open_inference.http import OpenInferenceHttp
+from aspira.frontends.open_inference.routes import PREFIXES
+from aspira.frontends.openai.api import openai_api
 from aspira.frontends.openai.endpoints import ROUTES, Endpoints
 from aspira.frontends.rest.asgi import RestApplication
 from aspira.frontends.rest.handler import MetricsPage, RestHandler, RestSurface
@@ -138,6 +144,14 @@ class Server:
             inference.lease, stream_drain_s=settings.language_models.stream_drain_s
         )
         events.subscribe_lifecycle(self._generation.on_lifecycle)
+        self._descriptions = Descriptions(self._models, gate=self.gate)
+        self._data_plane = DataPlane(
+            inference,
+            generation=self._generation,
+            options=DataPlaneOptions(
+                settings.rest.timeout_s, settings.language_models.keep_alive_s
+            ),
+        )
         self.application = self._make_application(inference, events=events)
 
     async def start(self) -> None:
@@ -226,7 +240,7 @@ class Server:
         return self._metrics.render(queues, engines=engines)
 
     def _make_application(self, inference: InferenceService, *, events: EventBus) -> Application:
-        """All protocols; OpenAI's paths unless only TensorFlow Serving's are wanted."""
+        """All protocols; TensorFlow Serving's alone if no others are wanted."""
         options, listener = self._settings.rest, self._settings.listener
         rest = RestHandler(
             inference,
@@ -238,20 +252,28 @@ class Server:
                 options, _metrics_page(self._settings.process, render=self._render_metrics)
             ),
         )
-        openai = OpenaiApplication(
-            Endpoints(self._generation, keep_alive_s=self._settings.language_models.keep_alive_s),
-            gate=self.gate,
-            events=events,
-            clock=self.clock,
-            is_cors_enabled=options.is_cors_enabled,
-        )
         grpc = GrpcApplication(self.methods, gate=self.gate, clock=self.clock)
         if not listener.rest_port:
             return Dispatcher(grpc=grpc, rest=answer_rest_is_off)
+        application = RestApplication(rest, gate=self.gate, clock=self.clock, options=options)
+        if not options.is_extended:
+            return Dispatcher(grpc=grpc, rest=application)
+        endpoints = Endpoints(
+            self._generation, keep_alive_s=self._settings.language_models.keep_alive_s
+        )
+        open_inference = OpenInferenceHttp(self._data_plane, descriptions=self._descriptions)
+        make_application = partial(
+            HttpApplication,
+            gate=self.gate,
+            events=events,
+            clock=self.clock,
+            has_cors=options.is_cors_enabled,
+        )
         return Dispatcher(
             grpc=grpc,
-            rest=RestApplication(rest, gate=self.gate, clock=self.clock, options=options),
-            by_path=dict.fromkeys(ROUTES, openai) if options.is_extended else {},
+            rest=application,
+            by_path=dict.fromkeys(ROUTES, make_application(openai_api(endpoints))),
+            by_prefix=dict.fromkeys(PREFIXES, make_application(open_inference.api)),
         )
 
     def _collect_methods(self, inference: InferenceService, *, events: EventBus) -> Methods:

@@ -47,6 +47,15 @@ class GenerationService:
             NotFound: no such model or version is ready.
             FailedPrecondition: it is no language model.
         """
+        session = self.try_open(spec)
+        if session is None:
+            raise FailedPrecondition(
+                f"{spec.name} is not a language model; ask it by /v1/models/{spec.name}:predict"
+            )
+        return session
+
+    def try_open(self, spec: ModelSpec) -> "GenerationSession | None":
+        """As `open`; None if what answers is no language model."""
         try:
             lease = self._lease(spec)
         except NotFound as error:
@@ -55,9 +64,7 @@ class GenerationService:
         model = lease.servable
         if not isinstance(model, LanguageModel):
             lease.release()
-            raise FailedPrecondition(
-                f"{spec.name} is not a language model; ask it by /v1/models/{spec.name}:predict"
-            )
+            return None
         sessions = self._sessions[lease.servable_id]
         session = GenerationSession(model, lease=lease, on_close=sessions.discard)
         sessions.add(session)

@@ -38,6 +38,7 @@ class ModelMetadata:
 
     servable_id: ServableId
     signatures: Mapping[str, Signature]
+    is_language_model: bool = False
 
 
 class ModelsService:
@@ -202,7 +203,24 @@ class ModelsService:
             signatures = lease.servable.signatures
             if isinstance(signatures, SignatureTable):
                 signatures = signatures.listed()
-            return ModelMetadata(lease.servable_id, signatures)
+            is_language_model = isinstance(lease.servable, LanguageModel)
+            return ModelMetadata(lease.servable_id, signatures, is_language_model)
+
+    def check_ready(self, spec: ModelSpec) -> None:
+        """Whether a version can answer now.
+
+        Raises:
+            ServingError: why not.
+        """
+        with self._inference.lease(spec) as lease:
+            problem = lease.servable.find_problem()
+        if problem is not None:
+            raise problem
+
+    def ready_versions(self, name: ModelName) -> list[Version]:
+        """The versions of a model that are loaded, in order."""
+        ready = self._manager.ready()
+        return sorted(found.version for found, _ in ready if found.name == name)
 
     def signature_names(self, spec: ModelSpec) -> tuple[str, ...]:
         """What a loaded version can be asked, sorted.

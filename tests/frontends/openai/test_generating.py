@@ -11,15 +11,15 @@ import pytest
 from asgi_exchange import Answer, ScriptedClient, exchange, post, read_answer
 from aspira.app import Server
 from aspira.contracts.events import RequestEnded
-from aspira.llm.model_source import SourceOptions
-from aspira.llm.options import EngineOptions
 from aspira.llm.runner import StepBatch
-from aspira.testing.toy_decoder import next_token
-from aspira.testing.toy_tokenizer import END_TOKEN
 from language_toys import (
+    HeldDecoder,
     ToySource,
+    begin_request,
     events_of,
+    expected,
     serving_language_model,
+    statistics_of,
     until,
     with_options,
     write_language_model,
@@ -29,16 +29,6 @@ from serving_toys import single_model
 CHAT = "/v1/chat/completions"
 COMPLETIONS = "/v1/completions"
 GREEDY = {"model": "m", "temperature": 0}
-
-
-def expected(prompt: str, *, max_tokens: int) -> tuple[str, str, int]:
-    """The greedy text, the finish reason, and the number of tokens."""
-    tokens, found = list(prompt.encode()), []
-    while len(found) < max_tokens:
-        found.append(next_token([*tokens, *found], vocab_size=257))
-        if found[-1] == END_TOKEN:
-            return bytes(found[:-1]).decode("utf-8", "replace"), "stop", len(found)
-    return bytes(found).decode("utf-8", "replace"), "length", len(found)
 
 
 def chat_body(text: str, **fields: Any) -> dict[str, Any]:
@@ -206,47 +196,8 @@ def test_a_version_can_be_named(tmp_path: Path, name: str) -> None:
     assert (answer.status, answer.json["model"]) == (200, name)
 
 
-class HeldDecoder:
-    """A source whose steps, or those of one version, wait while it is told to hold.
-
-    `reached` says that one does.
-    """
-
-    def __init__(self, *, version: int | None = None, **engine_options: Any) -> None:
-        self._thread_name = "" if version is None else f"engine-m-{version}"
-        self._go = threading.Event()
-        self._go.set()
-        self.num_steps = 0
-        self.reached = asyncio.Event()
-        self._loop = asyncio.get_running_loop()
-        options = EngineOptions(watermark=0.0, **engine_options)
-        self.source = ToySource(SourceOptions(engine=options), before_step=self._before_step)
-
-    def hold(self) -> None:
-        self._go.clear()
-
-    def go(self) -> None:
-        self._go.set()
-
-    def _before_step(self, _: StepBatch) -> None:
-        if not threading.current_thread().name.startswith(self._thread_name):
-            return
-        if not self._go.is_set():
-            self._loop.call_soon_threadsafe(self.reached.set)
-        assert self._go.wait(60)
-        self.num_steps += 1
-
-
 def begin(server: Server, body: object, *, path: str = CHAT) -> tuple[ScriptedClient, Any]:
-    request = post(path, body=body)
-    client = ScriptedClient(request)
-    task = asyncio.ensure_future(server.application(request.scope, client.receive, client.send))
-    return client, task
-
-
-def statistics_of(server: Server) -> Any:
-    ((_, model),) = server._manager.ready()
-    return model.statistics
+    return begin_request(server, request=post(path, body=body))
 
 
 @pytest.mark.parametrize("is_streamed", [True, False])

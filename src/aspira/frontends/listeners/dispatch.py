@@ -26,7 +26,10 @@ _NO_PATHS: Mapping[str, Application] = MappingProxyType({})
 
 
 class Dispatcher:
-    """Hands a request to gRPC by its content type, to others by its path, and the rest to REST."""
+    """Hands a request to gRPC by its content type, to others by its path, and the rest to REST.
+
+    `by_prefix` goes by the first four characters of a path, such as `/v2/`.
+    """
 
     def __init__(
         self,
@@ -34,17 +37,20 @@ class Dispatcher:
         grpc: Application,
         rest: Application,
         by_path: Mapping[str, Application] = _NO_PATHS,
+        by_prefix: Mapping[str, Application] = _NO_PATHS,
     ) -> None:
         self._grpc = grpc
         self._rest = rest
-        # Predictions pass here: a look-up in a plain dictionary is all that this costs them.
+        # Predictions pass here: look-ups in plain dictionaries are all that this costs them.
         self._by_path = dict(by_path)
+        self._by_prefix = dict(by_prefix)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if _is_grpc(scope):
             application = self._grpc
         else:
-            application = self._by_path.get(scope["path"], self._rest)
+            path = scope["path"]
+            application = self._by_path.get(path) or self._by_prefix.get(path[:4], self._rest)
         try:
             await application(scope, receive, send)
         except OSError:

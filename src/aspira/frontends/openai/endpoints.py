@@ -1,18 +1,19 @@
 """The endpoints by path: a body decoded, the service asked, an answer sent."""
 
-import logging
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Protocol
 
 from aspira.contracts.identity import ModelSpec
+from aspira.frontends.generation.asgi import Outcome
+from aspira.frontends.generation.fields import Fields
+from aspira.frontends.generation.responder import Responder
+from aspira.frontends.generation.unknown_fields import UnknownFields
 from aspira.frontends.openai.choices import ChatFormat, ChoiceFormat, CompletionFormat
-from aspira.frontends.openai.fields import Fields
 from aspira.frontends.openai.generating import GenerationAnswer
 from aspira.frontends.openai.logprobs import DescribeToken
 from aspira.frontends.openai.requests import GenerationOrder, decode_chat, decode_completion
-from aspira.frontends.openai.responder import Responder
 from aspira.frontends.openai.tokens import (
     decode_detokenize,
     decode_tokenize,
@@ -20,19 +21,6 @@ from aspira.frontends.openai.tokens import (
     tokenize,
 )
 from aspira.service.generation import GenerationService, GenerationSession
-
-_MAX_LOGGED_NAMES = 256
-_MAX_NAME_LENGTH = 64
-
-_logger = logging.getLogger(__name__)
-
-
-@dataclass(slots=True)
-class Outcome:
-    """What there is to say of a request once it has ended."""
-
-    model_name: str = ""
-    version: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +45,7 @@ class Endpoints:
     def __init__(self, generation: GenerationService, *, keep_alive_s: float) -> None:
         self._generation = generation
         self._keep_alive_s = keep_alive_s
-        self._logged_names: set[str] = set()
+        self._unknown = UnknownFields()
 
     async def chat(self, call: Call) -> None:
         """Chat messages, and the assistant's next one."""
@@ -88,7 +76,7 @@ class Endpoints:
         call: Call,
         make_format: MakeFormat,
     ) -> None:
-        self._log_unknown(call.fields)
+        self._unknown.log(call.fields)
         async with self._open(order.spec, call=call) as session:
             answer = GenerationAnswer(
                 order,
@@ -105,16 +93,8 @@ class Endpoints:
         call.outcome.version = session.servable_id.version
         return session
 
-    def _log_unknown(self, fields: Fields) -> None:
-        """Say once of each name that it has no effect, for a limited number of short names."""
-        for name in fields.unread():
-            is_full = len(self._logged_names) >= _MAX_LOGGED_NAMES
-            if name not in self._logged_names and not is_full and len(name) <= _MAX_NAME_LENGTH:
-                self._logged_names.add(name)
-                _logger.warning("The field %r of a generation request has no effect here", name)
 
-
-Endpoint = Callable[[Endpoints, Call], Awaitable[None]]
+Answer = Callable[[Endpoints, Call], Awaitable[None]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +102,7 @@ class Route:
     """An endpoint, and what metrics call it."""
 
     api: str
-    answer: Endpoint
+    answer: Answer
 
 
 ROUTES: Mapping[str, Route] = MappingProxyType(

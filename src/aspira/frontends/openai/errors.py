@@ -1,21 +1,20 @@
 """Errors as OpenAI's clients know them: an object with message, type, param and code."""
 
 from collections.abc import Mapping
-from math import ceil
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import Any
 
 import orjson
 
-from aspira.contracts.errors import (
-    Code,
-    InvalidArgument,
-    NotFound,
-    ResourceExhausted,
-    ServingError,
-    http_status,
-)
+from aspira.contracts.errors import Code, NotFound, ServingError
 from aspira.contracts.generation import ContextLengthExceeded
+from aspira.frontends.generation.errors import (
+    ErrorAnswer,
+    MethodNotAllowed,
+    retry_headers,
+    status_of,
+)
+from aspira.frontends.generation.fields import BadField
 
 _TYPES: Mapping[int, str] = MappingProxyType(
     {
@@ -35,65 +34,22 @@ _TYPES: Mapping[int, str] = MappingProxyType(
 _RETRIED = frozenset({Code.RESOURCE_EXHAUSTED, Code.UNAVAILABLE})
 
 
-class BadField(InvalidArgument):
-    """A field of the body is wrong; `param` names it."""
-
-    def __init__(self, message: str, *, param: str) -> None:
-        super().__init__(message)
-        self.param = param
-
-
-class MethodNotAllowed(InvalidArgument):
-    """The path exists, the method does not."""
-
-
-class BodyTooLarge(ResourceExhausted):
-    """Another try would be as large."""
-
-
-class ErrorAnswer(NamedTuple):
-    """What answers an error before anything was sent."""
-
-    status: int
-    body: bytes
-    headers: Mapping[str, str]
-
-
-def error_answer(error: ServingError) -> ErrorAnswer:
+def encode_error(error: ServingError) -> ErrorAnswer:
     """The status, the error object, and what tells clients whether to try again."""
-    status = _status(error)
-    headers = {}
-    if error.retry_after_s is not None:
-        headers["retry-after"] = str(ceil(error.retry_after_s))
+    status = status_of(error)
+    headers = retry_headers(error)
     if status >= 500 and error.code not in _RETRIED:
         headers["x-should-retry"] = "false"
-    return ErrorAnswer(status, encode_error(error), headers)
+    return ErrorAnswer(status, orjson.dumps({"error": _describe(error, status=status)}), headers)
 
 
-def encode_error(error: ServingError) -> bytes:
-    """The error object, as a body or as the data of an event."""
-    return orjson.dumps({"error": _describe(error)})
-
-
-def _describe(error: ServingError) -> dict[str, Any]:
-    status = _status(error)
+def _describe(error: ServingError, *, status: int) -> dict[str, Any]:
     return {
         "message": error.message,
         "type": _TYPES.get(status, "server_error"),
         "param": error.param if isinstance(error, BadField) else None,
         "code": _code(error),
     }
-
-
-def _status(error: ServingError) -> int:
-    if isinstance(error, BodyTooLarge):
-        return 413
-    if isinstance(error, MethodNotAllowed):
-        return 405
-    if error.code is Code.FAILED_PRECONDITION:
-        # A conflict that clients would try again; here it is the wrong kind of model.
-        return 400
-    return http_status(error.code)
 
 
 def _code(error: ServingError) -> str:

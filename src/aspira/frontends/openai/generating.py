@@ -7,10 +7,10 @@ from typing import Any
 import orjson
 
 from aspira.contracts.generation import Usage
+from aspira.frontends.generation.reading import Arrival, read_streams
+from aspira.frontends.generation.responder import Responder
 from aspira.frontends.openai.choices import Choice, ChoiceFormat, WholeChoice
-from aspira.frontends.openai.reading import Arrival, read_streams
 from aspira.frontends.openai.requests import GenerationOrder
-from aspira.frontends.openai.responder import Responder
 from aspira.llm.model_text import TextPrompt
 from aspira.llm.streams import TokenStream
 from aspira.service.generation import GenerationSession

@@ -1,31 +1,24 @@
 """Bodies of generation requests to what the service is asked for."""
 
 import re
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
-import orjson
-
-from aspira.contracts.generation import (
-    GenerateRequest,
-    Grammar,
-    GrammarKind,
-    SamplingParameters,
-    StopRules,
-)
+from aspira.contracts.generation import GenerateRequest, Grammar
 from aspira.contracts.identity import MAX_VERSION, ModelName, ModelSpec, Version, VersionLabel
-from aspira.frontends.openai.errors import BadField
-from aspira.frontends.openai.fields import Fields, as_number
-from aspira.frontends.openai.messages import decode_messages, decode_tools
+from aspira.frontends.generation.fields import BadField, Fields
+from aspira.frontends.generation.messages import decode_messages, decode_tools
+from aspira.frontends.generation.options import (
+    DEFAULT_MAX_TOKENS,
+    decode_grammar,
+    decode_options,
+    decode_tokens,
+)
 from aspira.llm.model_text import ChatPrompt, Prompt, TextPrompt
 
 _MODEL = re.compile(
     r"(?P<name>.+?)(?:/versions/(?P<version>[0-9]{1,19})|/labels/(?P<label>[^/]+))?", re.DOTALL
 )
 _MAX_PROMPTS = 128
-_DEFAULT_COMPLETION_TOKENS = 16
-_ANY_OBJECT = '{"type":"object"}'
 # Known to OpenAI's clients, and without effect on what is generated here.
 _WITHOUT_EFFECT = (
     "user", "metadata", "store", "service_tier", "reasoning_effort", "prompt_cache_key",
@@ -124,7 +117,7 @@ def decode_completion(fields: Fields, *, arrival: float) -> GenerationOrder:
         fields,
         prompts=_decode_prompts(fields),
         arrival=arrival,
-        max_tokens=fields.integer("max_tokens", default=_DEFAULT_COMPLETION_TOKENS),
+        max_tokens=fields.integer("max_tokens", default=DEFAULT_MAX_TOKENS),
         num_logprobs=num_logprobs,
         is_echoed=is_echoed,
     )
@@ -162,86 +155,15 @@ def _decode_order(
     is_streamed = fields.flag("stream")
     if options is not None and not is_streamed:
         raise BadField("stream_options needs stream to be true.", param="stream_options")
-    request = GenerateRequest(
-        (),
-        arrival,
-        max_tokens,
-        num_choices=fields.integer("n", default=1),
-        sampling=_decode_sampling(fields, num_logprobs=num_logprobs),
-        stops=_decode_stops(fields),
-        cache_salt=fields.text("cache_salt", default=""),
-        priority=fields.integer("priority", default=0),
+    request = decode_options(
+        fields, arrival=arrival, max_tokens=max_tokens, num_logprobs=num_logprobs
     )
-    grammar = _decode_grammar(fields)
+    grammar = decode_grammar(fields)
     fields.ignore(*_WITHOUT_EFFECT)
     has_usage = options is not None and options.flag("include_usage")
     return GenerationOrder(
         model, spec, prompts, request, grammar, is_streamed, has_usage, is_echoed
     )
-
-
-def _decode_sampling(fields: Fields, *, num_logprobs: int | None) -> SamplingParameters:
-    temperature = fields.number("temperature", default=1.0)
-    if temperature > 2.0:
-        raise BadField("temperature must be between 0 and 2.", param="temperature")
-    return SamplingParameters(
-        repetition_penalty=fields.number("repetition_penalty", default=1.0),
-        frequency_penalty=fields.number("frequency_penalty", default=0.0),
-        presence_penalty=fields.number("presence_penalty", default=0.0),
-        logit_bias=_decode_bias(fields.object("logit_bias")),
-        temperature=temperature,
-        min_p=fields.number("min_p", default=0.0),
-        # Other servers have -1 for all.
-        top_k=max(fields.integer("top_k", default=0), 0),
-        top_p=fields.number("top_p", default=1.0),
-        seed=fields.integer("seed"),
-        num_logprobs=num_logprobs,
-    )
-
-
-def _decode_bias(biases: Fields | None) -> tuple[tuple[int, float], ...]:
-    if biases is None:
-        return ()
-    pairs = []
-    for key in biases.unread():
-        if not key.isdecimal() or len(key) > 9:
-            raise BadField(f"logit_bias: {key[:64]!r} is not a token id.", param="logit_bias")
-        pairs.append((int(key), as_number(biases.value(key), name="logit_bias")))
-    return tuple(pairs)
-
-
-def _decode_stops(fields: Fields) -> StopRules:
-    stop = fields.value("stop")
-    strings = [stop] if isinstance(stop, str) else fields.list("stop")
-    if not all(isinstance(string, str) for string in strings):
-        raise BadField("stop must be a string or an array of strings.", param="stop")
-    return StopRules(
-        strings=tuple(strings),
-        token_ids=frozenset(_as_tokens(fields.list("stop_token_ids"), param="stop_token_ids")),
-        min_tokens=fields.integer("min_tokens", default=0),
-        ignore_eos=fields.flag("ignore_eos"),
-        include_stop_string=fields.flag("include_stop_str_in_output"),
-    )
-
-
-def _decode_grammar(fields: Fields) -> Grammar | None:
-    pattern = fields.text("guided_regex")
-    if pattern is not None:
-        return Grammar(GrammarKind.REGEX, pattern)
-    wanted = fields.object("response_format")
-    kind = "text" if wanted is None else wanted.text("type", default="")
-    if wanted is None or kind == "text":
-        return None
-    if kind == "json_object":
-        return Grammar(GrammarKind.JSON_SCHEMA, _ANY_OBJECT)
-    described = wanted.object("json_schema") if kind == "json_schema" else None
-    schema = described.value("schema") if described is not None else None
-    if not isinstance(schema, dict | bool):
-        raise BadField(
-            "response_format must be text, json_object, or json_schema with a json_schema.schema.",
-            param="response_format",
-        )
-    return Grammar(GrammarKind.JSON_SCHEMA, orjson.dumps(schema).decode())
 
 
 def _decode_prompts(fields: Fields) -> tuple[Prompt, ...]:
@@ -253,7 +175,7 @@ def _decode_prompts(fields: Fields) -> tuple[Prompt, ...]:
     if not prompts:
         raise BadField("prompt is missing or empty.", param="prompt")
     if isinstance(prompts[0], int):
-        return (_as_tokens(prompts, param="prompt"),)
+        return (decode_tokens(prompts, param="prompt"),)
     if len(prompts) > _MAX_PROMPTS:
         raise BadField(f"prompt has more than {_MAX_PROMPTS} prompts.", param="prompt")
     return tuple(_decode_prompt(one, adds_special=adds_special) for one in prompts)
@@ -263,11 +185,5 @@ def _decode_prompt(prompt: object, *, adds_special: bool) -> Prompt:
     if isinstance(prompt, str):
         return TextPrompt(prompt, adds_special)
     if isinstance(prompt, list):
-        return _as_tokens(prompt, param="prompt")
+        return decode_tokens(prompt, param="prompt")
     raise BadField("prompt must be text, token ids, or an array of either.", param="prompt")
-
-
-def _as_tokens(values: Sequence[Any], *, param: str) -> tuple[int, ...]:
-    if not all(type(value) is int for value in values):
-        raise BadField(f"{param} must have token ids, which are integers.", param=param)
-    return tuple(values)

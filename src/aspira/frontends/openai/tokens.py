@@ -4,9 +4,8 @@ import orjson
 
 from aspira.contracts.generation import TokenId
 from aspira.contracts.identity import ModelSpec
-from aspira.frontends.openai.errors import BadField
-from aspira.frontends.openai.fields import Fields
-from aspira.frontends.openai.messages import decode_messages, decode_tools
+from aspira.frontends.generation.fields import BadField, Fields
+from aspira.frontends.generation.messages import decode_messages, decode_tools
 from aspira.frontends.openai.requests import decode_model
 from aspira.llm.model_text import ChatPrompt, Prompt, TextPrompt
 from aspira.service.generation import GenerationSession

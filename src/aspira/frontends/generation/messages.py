@@ -5,7 +5,7 @@ from typing import Any
 
 import orjson
 
-from aspira.frontends.openai.errors import BadField
+from aspira.frontends.generation.fields import BadField
 
 _ROLES = ("system", "developer", "user", "assistant", "tool", "function")
 _MAX_MESSAGES = 4096

@@ -5,9 +5,11 @@ from collections.abc import Mapping
 
 from aspira.contracts.errors import ServingError
 from aspira.frontends.asgi import Send
-from aspira.frontends.openai.errors import encode_error, error_answer
+from aspira.frontends.generation.errors import EncodeError
 
 RawHeaders = tuple[tuple[bytes, bytes], ...]
+
+JSON = "application/json"
 
 _STREAM_HEADERS: RawHeaders = (
     (b"content-type", b"text/event-stream; charset=utf-8"),
@@ -15,29 +17,43 @@ _STREAM_HEADERS: RawHeaders = (
     # nginx would collect events otherwise.
     (b"x-accel-buffering", b"no"),
 )
-_DONE = b"[DONE]"
 _KEEP_ALIVE = b": keep-alive\n\n"
 
 
 class Responder:
     """Made for one request, whose id and time of creation are in every part of the answer."""
 
-    def __init__(self, send: Send, *, request_id: str, headers: RawHeaders) -> None:
+    def __init__(
+        self,
+        send: Send,
+        *,
+        request_id: str,
+        headers: RawHeaders,
+        encode_error: EncodeError,
+        last_event: bytes | None = None,
+    ) -> None:
         self._send = send
         self._headers = ((b"x-request-id", request_id.encode()), *headers)
+        self._encode_error = encode_error
+        self._last_event = last_event
         self._is_streaming = False
         self._is_ended = False
         self.request_id = request_id
         self.created = int(time.time())
 
     async def answer(
-        self, body: bytes, *, status: int = 200, headers: Mapping[str, str] | None = None
+        self,
+        body: bytes,
+        *,
+        status: int = 200,
+        content_type: str = JSON,
+        headers: Mapping[str, str] | None = None,
     ) -> None:
         """The whole answer."""
         self._is_ended = True
         extra = [(name.encode(), value.encode()) for name, value in (headers or {}).items()]
         length = (b"content-length", b"%d" % len(body))
-        content = (b"content-type", b"application/json")
+        content = (b"content-type", content_type.encode())
         await self._start(status, headers=(content, length, *extra))
         await self._send({"type": "http.response.body", "body": body})
 
@@ -55,21 +71,22 @@ class Responder:
         await self._write(_KEEP_ALIVE)
 
     async def end_events(self) -> None:
-        """The event after which there is none."""
+        """The event after which there is none, if the API has one."""
         self._is_ended = True
-        await self._send({"type": "http.response.body", "body": b"data: " + _DONE + b"\n\n"})
+        last = b"" if self._last_event is None else b"data: " + self._last_event + b"\n\n"
+        await self._send({"type": "http.response.body", "body": last})
 
     async def fail(self, error: ServingError) -> None:
         """Answer with an error: by a status if that is still open, else by an event, the last."""
         if self._is_ended:
             return
+        status, body, headers = self._encode_error(error)
         if not self._is_streaming:
-            status, body, headers = error_answer(error)
             await self.answer(body, status=status, headers=headers)
             return
         self._is_ended = True
-        body = b"data: " + encode_error(error) + b"\n\n"
-        await self._send({"type": "http.response.body", "body": body})
+        event = b"data: " + body + b"\n\n"
+        await self._send({"type": "http.response.body", "body": event})
 
     async def _start(self, status: int, *, headers: tuple[tuple[bytes, bytes], ...]) -> None:
         all_headers = [*headers, *self._headers]

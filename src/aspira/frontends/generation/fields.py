@@ -5,14 +5,25 @@ A field that is null is as one that is not there, as OpenAI's clients mean it.
 
 import math
 from collections.abc import Mapping
+from functools import partial
 from typing import Any, TypeVar, overload
 
 import orjson
 
 from aspira.contracts.errors import InvalidArgument
-from aspira.frontends.openai.errors import BadField
+from aspira.frontends.offload import on_thread
 
 DefaultT = TypeVar("DefaultT")
+
+_LARGE_BODY_BYTES = 64 << 10
+
+
+class BadField(InvalidArgument):
+    """A field of the body is wrong; `param` names it."""
+
+    def __init__(self, message: str, *, param: str) -> None:
+        super().__init__(message)
+        self.param = param
 
 
 class Fields:
@@ -97,6 +108,13 @@ def as_number(value: object, *, name: str) -> float:
     if not isinstance(value, (int, float)) or isinstance(value, bool) or not math.isfinite(value):
         raise BadField(f"{name} must be a number.", param=name)
     return float(value)
+
+
+async def read_fields(body: bytes) -> Fields:
+    """As `parse_fields`, on the loop's pool if it is large."""
+    if len(body) < _LARGE_BODY_BYTES:
+        return parse_fields(body)
+    return await on_thread(partial(parse_fields, body))
 
 
 def parse_fields(body: bytes) -> Fields:

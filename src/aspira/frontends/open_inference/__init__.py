@@ -1,0 +1,1 @@
+"""The Open Inference Protocol, as Triton and KServe serve it, over HTTP and gRPC."""
