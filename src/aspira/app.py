@@ -49,6 +49,7 @@ from aspira.routing.table import RoutingTable
 from aspira.runtimes.custom_ops import load_op_libraries
 from aspira.service.config_watch import ConfigWatch
 from aspira.service.drain import RequestGate
+from aspira.service.embedding import EmbeddingService
 from aspira.service.generation import GenerationService
 from aspira.service.inference import InferenceService, Router
 from aspira.service.model_config import (
@@ -239,7 +240,11 @@ class Server:
             ),
         )
         openai = OpenaiApplication(
-            Endpoints(self._generation, keep_alive_s=self._settings.language_models.keep_alive_s),
+            Endpoints(
+                self._generation,
+                embedding=EmbeddingService(inference.lease),
+                keep_alive_s=self._settings.language_models.keep_alive_s,
+            ),
             gate=self.gate,
             events=events,
             clock=self.clock,

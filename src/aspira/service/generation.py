@@ -20,6 +20,7 @@ from aspira.contracts.servable import Served
 from aspira.lifecycle.lease import Lease
 from aspira.lifecycle.version_state import VersionState
 from aspira.llm.constraints import MakeConstraint
+from aspira.llm.encoders.model import EmbeddingModel
 from aspira.llm.model_text import TokenPrompt
 from aspira.llm.servable import LanguageModel
 from aspira.llm.streams import TokenStream
@@ -55,6 +56,11 @@ class GenerationService:
         model = lease.servable
         if not isinstance(model, LanguageModel):
             lease.release()
+            if isinstance(model, EmbeddingModel):
+                raise FailedPrecondition(
+                    f"{spec.name} is an embedding model, which makes vectors and no text: ask "
+                    "it by /v1/embeddings, and a language model for text"
+                )
             raise FailedPrecondition(
                 f"{spec.name} is not a language model; ask it by /v1/models/{spec.name}:predict"
             )

@@ -8,6 +8,7 @@ from typing import Protocol
 
 from aspira.contracts.identity import ModelSpec
 from aspira.frontends.openai.choices import ChatFormat, ChoiceFormat, CompletionFormat
+from aspira.frontends.openai.embeddings import decode_embedding, embed
 from aspira.frontends.openai.fields import Fields
 from aspira.frontends.openai.generating import GenerationAnswer
 from aspira.frontends.openai.logprobs import DescribeToken
@@ -19,6 +20,7 @@ from aspira.frontends.openai.tokens import (
     detokenize,
     tokenize,
 )
+from aspira.service.embedding import EmbeddingService
 from aspira.service.generation import GenerationService, GenerationSession
 
 _MAX_LOGGED_NAMES = 256
@@ -54,8 +56,15 @@ class MakeFormat(Protocol):
 class Endpoints:
     """Each raises ServingError, before or amid its answer. Event loop only."""
 
-    def __init__(self, generation: GenerationService, *, keep_alive_s: float) -> None:
+    def __init__(
+        self,
+        generation: GenerationService,
+        *,
+        embedding: EmbeddingService,
+        keep_alive_s: float,
+    ) -> None:
         self._generation = generation
+        self._embedding = embedding
         self._keep_alive_s = keep_alive_s
         self._logged_names: set[str] = set()
 
@@ -68,6 +77,15 @@ class Endpoints:
         """A text, and how it goes on."""
         order = decode_completion(call.fields, arrival=call.arrival)
         await self._generate(order, call=call, make_format=CompletionFormat)
+
+    async def embed(self, call: Call) -> None:
+        """Texts, and a vector of each."""
+        order = decode_embedding(call.fields)
+        self._log_unknown(call.fields)
+        call.outcome.model_name = order.spec.name
+        with self._embedding.open(order.spec) as session:
+            call.outcome.version = session.servable_id.version
+            await call.responder.answer(await embed(session, order=order))
 
     async def tokenize(self, call: Call) -> None:
         """Text or messages to token ids."""
@@ -111,7 +129,7 @@ class Endpoints:
             is_full = len(self._logged_names) >= _MAX_LOGGED_NAMES
             if name not in self._logged_names and not is_full and len(name) <= _MAX_NAME_LENGTH:
                 self._logged_names.add(name)
-                _logger.warning("The field %r of a generation request has no effect here", name)
+                _logger.warning("The field %r of a request has no effect here", name)
 
 
 Endpoint = Callable[[Endpoints, Call], Awaitable[None]]
@@ -129,6 +147,7 @@ ROUTES: Mapping[str, Route] = MappingProxyType(
     {
         "/v1/chat/completions": Route("chat_completions", Endpoints.chat),
         "/v1/completions": Route("completions", Endpoints.complete),
+        "/v1/embeddings": Route("embeddings", Endpoints.embed),
         "/tokenize": Route("tokenize", Endpoints.tokenize),
         "/detokenize": Route("detokenize", Endpoints.detokenize),
     }

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 import orjson
 
+from aspira.contracts.embedding import InputTooLong
 from aspira.contracts.errors import (
     Code,
     InvalidArgument,
@@ -97,7 +98,7 @@ def _status(error: ServingError) -> int:
 
 
 def _code(error: ServingError) -> str:
-    if isinstance(error, ContextLengthExceeded):
+    if isinstance(error, ContextLengthExceeded | InputTooLong):
         return "context_length_exceeded"
     if isinstance(error, NotFound):
         return "model_not_found"
