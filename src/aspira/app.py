@@ -55,6 +55,7 @@ from aspira.routing.table import RoutingTable
 from aspira.runtimes.custom_ops import load_op_libraries
 from aspira.service.config_watch import ConfigWatch
 from aspira.service.drain import RequestGate
+from aspira.service.embedding import EmbeddingService
 from aspira.service.generation import GenerationService
 from aspira.service.inference import InferenceService, Router
 from aspira.service.model_config import (
@@ -259,7 +260,9 @@ class Server:
         if not options.is_extended:
             return Dispatcher(grpc=grpc, rest=application)
         endpoints = Endpoints(
-            self._generation, keep_alive_s=self._settings.language_models.keep_alive_s
+            self._generation,
+            embedding=EmbeddingService(inference.lease),
+            keep_alive_s=self._settings.language_models.keep_alive_s,
         )
         open_inference = OpenInferenceHttp(self._data_plane, descriptions=self._descriptions)
         make_application = partial(

@@ -9,6 +9,7 @@ from aspira.contracts.events import EventBus
 from aspira.contracts.identity import ServableId
 from aspira.contracts.servable import Loader, Servable, Served
 from aspira.llm.choice import LanguageModels
+from aspira.llm.encoders.loader import EncoderChoice
 from aspira.runtimes.accelerator_options import TENSORFLOW
 from aspira.runtimes.tflite_batching import TfliteBatching
 from aspira.settings import Settings
@@ -50,7 +51,14 @@ class Platforms:
             finder=self._parameters_finder,
             context=self._batching,
         )
-        return self._language_models.make_loader(servable_id, path=path, otherwise=batched)
+        encoder = EncoderChoice(
+            path,
+            servable_id=servable_id,
+            batching=self._settings.batching,
+            context=self._batching,
+            otherwise=batched,
+        )
+        return self._language_models.make_loader(servable_id, path=path, otherwise=encoder)
 
     def _make_loader(self, path: Path) -> Loader[Servable]:
         is_accelerated = self._settings.accelerator.kind != TENSORFLOW

@@ -84,19 +84,23 @@ def load_tokenizer(
     Raises:
         ServingError: there is none, or it cannot be read.
     """
+    return Tokenizer(
+        load_backend(files), eos_token_ids=special_tokens.stop_ids, max_tokens=max_tokens
+    )
+
+
+def load_backend(files: ModelFiles) -> TokenizersBackend:
+    """The library's tokenizer of a model's files, with all that they ask for.
+
+    Raises:
+        ServingError: there is none, or it cannot be read.
+    """
     try:
-        import tokenizers  # noqa: F401
+        import tokenizers
     except ImportError as error:
         raise Unimplemented(
             "Language models need the package tokenizers: pip install 'aspira[llm]'"
         ) from error
-    return Tokenizer(
-        _load_backend(files), eos_token_ids=special_tokens.stop_ids, max_tokens=max_tokens
-    )
-
-
-def _load_backend(files: ModelFiles) -> TokenizersBackend:
-    import tokenizers
 
     path = files.find(TOKENIZER_FILE)
     if path is None and files.kind is ModelKind.GGUF:

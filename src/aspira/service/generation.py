@@ -20,6 +20,7 @@ from aspira.contracts.servable import Served
 from aspira.lifecycle.lease import Lease
 from aspira.lifecycle.version_state import VersionState
 from aspira.llm.constraints import MakeConstraint
+from aspira.llm.encoders.model import EmbeddingModel
 from aspira.llm.model_text import TokenPrompt
 from aspira.llm.servable import LanguageModel
 from aspira.llm.streams import TokenStream
@@ -47,24 +48,37 @@ class GenerationService:
             NotFound: no such model or version is ready.
             FailedPrecondition: it is no language model.
         """
-        session = self.try_open(spec)
-        if session is None:
+        lease = self._take(spec)
+        model = lease.servable
+        if isinstance(model, LanguageModel):
+            return self._begin(model, lease=lease)
+        lease.release()
+        if isinstance(model, EmbeddingModel):
             raise FailedPrecondition(
-                f"{spec.name} is not a language model; ask it by /v1/models/{spec.name}:predict"
+                f"{spec.name} is an embedding model, which makes vectors and no text: ask "
+                "it by /v1/embeddings, and a language model for text"
             )
-        return session
+        raise FailedPrecondition(
+            f"{spec.name} is not a language model; ask it by /v1/models/{spec.name}:predict"
+        )
 
     def try_open(self, spec: ModelSpec) -> "GenerationSession | None":
         """As `open`; None if what answers is no language model."""
+        lease = self._take(spec)
+        model = lease.servable
+        if isinstance(model, LanguageModel):
+            return self._begin(model, lease=lease)
+        lease.release()
+        return None
+
+    def _take(self, spec: ModelSpec) -> Lease[Served]:
         try:
-            lease = self._lease(spec)
+            return self._lease(spec)
         except NotFound as error:
             message = f"{error.message}. GET /v1/models lists the models that can be asked."
             raise NotFound(message) from None
-        model = lease.servable
-        if not isinstance(model, LanguageModel):
-            lease.release()
-            return None
+
+    def _begin(self, model: LanguageModel, *, lease: Lease[Served]) -> "GenerationSession":
         sessions = self._sessions[lease.servable_id]
         session = GenerationSession(model, lease=lease, on_close=sessions.discard)
         sessions.add(session)

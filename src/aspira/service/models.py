@@ -164,10 +164,10 @@ class ModelsService:
         }
         return {name: self._reason(name) for name in self._configs if name not in able}
 
-    def language_models(self) -> list[ModelName]:
-        """The models that generate text, those of them that are loaded, in order of their names."""
+    def ready_of(self, kind: type) -> list[ModelName]:
+        """The models of one kind, those of them that are loaded, in order of their names."""
         ready = self._manager.ready()
-        return sorted({found.name for found, one in ready if isinstance(one, LanguageModel)})
+        return sorted({found.name for found, one in ready if isinstance(one, kind)})
 
     def statuses(self, spec: ModelSpec) -> list[VersionStatus]:
         """Every known version of a model, newest first, or the one that was asked for.

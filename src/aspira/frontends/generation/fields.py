@@ -3,6 +3,7 @@
 A field that is null is as one that is not there, as OpenAI's clients mean it.
 """
 
+import logging
 import math
 from collections.abc import Mapping
 from functools import partial
@@ -16,6 +17,10 @@ from aspira.frontends.offload import on_thread
 DefaultT = TypeVar("DefaultT")
 
 _LARGE_BODY_BYTES = 64 << 10
+_MAX_LOGGED_NAMES = 256
+_MAX_NAME_LENGTH = 64
+
+_logger = logging.getLogger(__name__)
 
 
 class BadField(InvalidArgument):
@@ -130,3 +135,21 @@ def parse_fields(body: bytes) -> Fields:
     if not isinstance(value, dict):
         raise InvalidArgument("The body must be a JSON object.")
     return Fields(value)
+
+
+class UnknownFields:
+    """Says once of each field that nobody knows that it has no effect.
+
+    For a limited number of short names, since clients choose them.
+    """
+
+    def __init__(self) -> None:
+        self._logged: set[str] = set()
+
+    def log(self, fields: Fields) -> None:
+        """After all known fields were read."""
+        for name in fields.unread():
+            is_full = len(self._logged) >= _MAX_LOGGED_NAMES
+            if name not in self._logged and not is_full and len(name) <= _MAX_NAME_LENGTH:
+                self._logged.add(name)
+                _logger.warning("The field %r of a request has no effect here", name)

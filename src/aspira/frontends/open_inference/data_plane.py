@@ -9,7 +9,7 @@ from aspira.contracts.errors import Internal
 from aspira.contracts.identity import ModelSpec, ServableId
 from aspira.contracts.inference import PredictRequest
 from aspira.contracts.tensors import Tensors
-from aspira.frontends.generation.unknown_fields import UnknownFields
+from aspira.frontends.generation.fields import UnknownFields
 from aspira.frontends.open_inference.text_generation import generate_text
 from aspira.frontends.open_inference.text_order import (
     TextOrder,

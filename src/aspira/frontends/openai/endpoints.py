@@ -7,10 +7,10 @@ from typing import Protocol
 
 from aspira.contracts.identity import ModelSpec
 from aspira.frontends.generation.asgi import Outcome
-from aspira.frontends.generation.fields import Fields
+from aspira.frontends.generation.fields import Fields, UnknownFields
 from aspira.frontends.generation.responder import Responder
-from aspira.frontends.generation.unknown_fields import UnknownFields
 from aspira.frontends.openai.choices import ChatFormat, ChoiceFormat, CompletionFormat
+from aspira.frontends.openai.embeddings import decode_embedding, embed
 from aspira.frontends.openai.generating import GenerationAnswer
 from aspira.frontends.openai.logprobs import DescribeToken
 from aspira.frontends.openai.requests import GenerationOrder, decode_chat, decode_completion
@@ -20,6 +20,7 @@ from aspira.frontends.openai.tokens import (
     detokenize,
     tokenize,
 )
+from aspira.service.embedding import EmbeddingService
 from aspira.service.generation import GenerationService, GenerationSession
 
 
@@ -42,8 +43,15 @@ class MakeFormat(Protocol):
 class Endpoints:
     """Each raises ServingError, before or amid its answer. Event loop only."""
 
-    def __init__(self, generation: GenerationService, *, keep_alive_s: float) -> None:
+    def __init__(
+        self,
+        generation: GenerationService,
+        *,
+        embedding: EmbeddingService,
+        keep_alive_s: float,
+    ) -> None:
         self._generation = generation
+        self._embedding = embedding
         self._keep_alive_s = keep_alive_s
         self._unknown = UnknownFields()
 
@@ -56,6 +64,15 @@ class Endpoints:
         """A text, and how it goes on."""
         order = decode_completion(call.fields, arrival=call.arrival)
         await self._generate(order, call=call, make_format=CompletionFormat)
+
+    async def embed(self, call: Call) -> None:
+        """Texts, and a vector of each."""
+        order = decode_embedding(call.fields)
+        self._unknown.log(call.fields)
+        call.outcome.model_name = order.spec.name
+        with self._embedding.open(order.spec) as session:
+            call.outcome.version = session.servable_id.version
+            await call.responder.answer(await embed(session, order=order))
 
     async def tokenize(self, call: Call) -> None:
         """Text or messages to token ids."""
@@ -109,6 +126,7 @@ ROUTES: Mapping[str, Route] = MappingProxyType(
     {
         "/v1/chat/completions": Route("chat_completions", Endpoints.chat),
         "/v1/completions": Route("completions", Endpoints.complete),
+        "/v1/embeddings": Route("embeddings", Endpoints.embed),
         "/tokenize": Route("tokenize", Endpoints.tokenize),
         "/detokenize": Route("detokenize", Endpoints.detokenize),
     }

@@ -6,6 +6,7 @@ from typing import Any
 
 import orjson
 
+from aspira.contracts.embedding import InputTooLong
 from aspira.contracts.errors import Code, NotFound, ServingError
 from aspira.contracts.generation import ContextLengthExceeded
 from aspira.frontends.generation.errors import (
@@ -53,7 +54,7 @@ def _describe(error: ServingError, *, status: int) -> dict[str, Any]:
 
 
 def _code(error: ServingError) -> str:
-    if isinstance(error, ContextLengthExceeded):
+    if isinstance(error, ContextLengthExceeded | InputTooLong):
         return "context_length_exceeded"
     if isinstance(error, NotFound):
         return "model_not_found"

@@ -1,17 +1,19 @@
 """REST questions about models: listing, status and metadata."""
 
 from aspira.contracts.errors import Code
-from aspira.contracts.identity import ModelSpec
+from aspira.contracts.identity import ModelName, ModelSpec
 from aspira.frontends.rest.messages import HttpResponse
 from aspira.frontends.rest.status_json import (
     ModelEntry,
     VersionStatus,
-    describe_language_model,
+    describe_for_openai,
     encode_listing,
     encode_metadata,
     encode_model_status,
 )
 from aspira.lifecycle import version_record
+from aspira.llm.encoders.model import EmbeddingModel
+from aspira.llm.servable import LanguageModel
 from aspira.service.listing import ListedModel, list_models
 from aspira.service.models import WIRE_STATES, ModelsService
 
@@ -19,14 +21,13 @@ from aspira.service.models import WIRE_STATES, ModelsService
 def answer_listing(models: ModelsService, *, with_paths: bool = False) -> HttpResponse:
     """All models; `with_paths` tells where each lies, which is nothing for clients."""
     entries = [_describe(model, with_paths=with_paths) for model in list_models(models)]
-    return HttpResponse(200, encode_listing(entries, generating=models.language_models()))
+    return HttpResponse(200, encode_listing(entries, asked_by_openai=_asked_by_openai(models)))
 
 
 def answer_status(models: ModelsService, *, spec: ModelSpec) -> HttpResponse:
     """The states of a model's versions, newest first."""
     statuses = [_as_wire_status(status) for status in models.statuses(spec)]
-    is_generating = spec.name in models.language_models()
-    card = describe_language_model(spec.name) if is_generating else {}
+    card = describe_for_openai(spec.name) if spec.name in _asked_by_openai(models) else {}
     return HttpResponse(200, encode_model_status(statuses, card=card))
 
 
@@ -34,6 +35,11 @@ def answer_metadata(models: ModelsService, *, spec: ModelSpec) -> HttpResponse:
     """The signatures of a loaded version."""
     metadata = models.metadata(spec)
     return HttpResponse(200, encode_metadata(metadata.servable_id, signatures=metadata.signatures))
+
+
+def _asked_by_openai(models: ModelsService) -> list[ModelName]:
+    """Those that generate come first: chats that are told no model take the first."""
+    return [*models.ready_of(LanguageModel), *models.ready_of(EmbeddingModel)]
 
 
 def _describe(model: ListedModel, *, with_paths: bool) -> ModelEntry:

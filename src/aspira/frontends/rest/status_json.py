@@ -59,20 +59,20 @@ class ModelEntry:
     base_path: str = ""
 
 
-def encode_listing(entries: Sequence[ModelEntry], *, generating: Sequence[str] = ()) -> bytes:
+def encode_listing(entries: Sequence[ModelEntry], *, asked_by_openai: Sequence[str] = ()) -> bytes:
     """The body that lists models, in the style of a status; the original has no such thing.
 
-    OpenAI's clients read `data`, the models that generate text.
+    OpenAI's clients read `data`, the models that their API can ask.
     """
     listing = {
         "object": "list",
-        "data": [describe_language_model(name) for name in generating],
+        "data": [describe_for_openai(name) for name in asked_by_openai],
         "models": [_describe_entry(entry) for entry in entries],
     }
     return f"{_print_message(listing)}\n".encode()
 
 
-def describe_language_model(name: str) -> dict[str, object]:
+def describe_for_openai(name: str) -> dict[str, object]:
     """A model as OpenAI's clients know it. When it was created, nobody told us."""
     return {"id": name, "object": "model", "created": 0, "owned_by": "aspira"}
 

@@ -40,7 +40,7 @@ class HuggingFaceWeights:
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
-        paths = _weight_files(directory)
+        paths = list_weight_files(directory)
         self._files: Mapping[str, SafetensorsFile] = MappingProxyType(
             {name: file for file in map(SafetensorsFile, paths) for name in file.names}
         )
@@ -63,7 +63,12 @@ def _stored_name(name: str) -> str:
     return name_in_file(name, names=_NAMES, layer_prefix="model.layers.")
 
 
-def _weight_files(directory: Path) -> list[Path]:
+def list_weight_files(directory: Path) -> list[Path]:
+    """The safetensors files of a directory: those that an index names, or the one.
+
+    Raises:
+        ServingError: the index cannot be read, or names what is not beside it.
+    """
     index = directory / INDEX_FILE
     if not index.is_file():
         return [directory / WEIGHTS_FILE]
