@@ -67,6 +67,9 @@ class ToySource:
     def make_text(self, *, max_tokens: int) -> ByteText:
         return self.text
 
+    def predictor_loader(self) -> None:
+        return None
+
 
 @dataclass
 class ToyFinder:

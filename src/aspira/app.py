@@ -234,8 +234,11 @@ class Server:
 
     def _render_metrics(self) -> bytes:
         ready = self._manager.ready()
+        predictors = [
+            (name, one.predictor if isinstance(one, LanguageModel) else one) for name, one in ready
+        ]
         queues = [
-            (name, one.statistics()) for name, one in ready if isinstance(one, BatchedServable)
+            (name, one.statistics()) for name, one in predictors if isinstance(one, BatchedServable)
         ]
         engines = [(name, one.statistics) for name, one in ready if isinstance(one, LanguageModel)]
         return self._metrics.render(queues, engines=engines)

@@ -43,22 +43,27 @@ class Platforms:
 
     def make_loader(self, servable_id: ServableId, *, path: Path) -> Loader[Served]:
         """The loader of one version."""
-        batched = BatchingLoader(
-            self._make_loader(path),
-            servable_id=servable_id,
-            directory=path,
-            options=self._settings.batching,
-            finder=self._parameters_finder,
-            context=self._batching,
-        )
+
+        def queued(loader: Loader[Servable]) -> Loader[Served]:
+            return BatchingLoader(
+                loader,
+                servable_id=servable_id,
+                directory=path,
+                options=self._settings.batching,
+                finder=self._parameters_finder,
+                context=self._batching,
+            )
+
         encoder = EncoderChoice(
             path,
             servable_id=servable_id,
             batching=self._settings.batching,
             context=self._batching,
-            otherwise=batched,
+            otherwise=queued(self._make_loader(path)),
         )
-        return self._language_models.make_loader(servable_id, path=path, otherwise=encoder)
+        return self._language_models.make_loader(
+            servable_id, path=path, otherwise=encoder, queued=queued
+        )
 
     def _make_loader(self, path: Path) -> Loader[Servable]:
         is_accelerated = self._settings.accelerator.kind != TENSORFLOW

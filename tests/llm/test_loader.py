@@ -9,6 +9,7 @@ from aspira.contracts.clock import SystemClock
 from aspira.contracts.errors import InvalidArgument, ResourceExhausted, ServingError
 from aspira.contracts.events import EventBus, GenerationEvent
 from aspira.contracts.identity import ModelName, ServableId, Version
+from aspira.contracts.servable import Loader, Servable, Served
 from aspira.llm.cache_budget import CacheBudget
 from aspira.llm.loader import LanguageModelContext, LanguageModelLoader
 from aspira.llm.model_files import OPTIONS_FILE
@@ -23,7 +24,13 @@ def make_loader(
     source: ToySource, *, budget: CacheBudget | None = None, events: EventBus | None = None
 ) -> LanguageModelLoader:
     context = LanguageModelContext(SystemClock(), events or EventBus(), budget or CacheBudget(0))
-    return LanguageModelLoader(source, servable_id=SERVABLE_ID, context=context)
+    return LanguageModelLoader(
+        source, servable_id=SERVABLE_ID, context=context, queued=refuse_predictions
+    )
+
+
+def refuse_predictions(_: Loader[Servable]) -> Loader[Served]:
+    raise AssertionError("toys answer no plain predictions")
 
 
 def test_a_version_is_warm_before_it_is_ready_and_that_is_no_traffic() -> None:

@@ -22,6 +22,8 @@ Commands:
   warmup    record what a model is asked, as warm-up of its next version:
             aspira warmup record --admin=http://HOST:PORT --model=NAME
   chat      chat with a language model: aspira chat --url=http://HOST:PORT
+  export    write a language model in another form:
+            aspira export --to=savedmodel SOURCE DESTINATION
   version   print versions
 
 `aspira serve --help` lists the flags.
@@ -51,6 +53,10 @@ def run(arguments: list[str]) -> int:
             from aspira.cli.chat import run_chat
 
             return run_chat(rest)
+        case "export":
+            from aspira.cli.export import run_export
+
+            return run_export(rest)
         case "version" | "--version":
             print(version_text())
             return 0

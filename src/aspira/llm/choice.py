@@ -4,7 +4,7 @@ from pathlib import Path
 
 from aspira.contracts.identity import ServableId
 from aspira.contracts.servable import Loader, Served
-from aspira.llm.loader import LanguageModelContext, LanguageModelLoader
+from aspira.llm.loader import LanguageModelContext, LanguageModelLoader, Queued
 from aspira.llm.model_source import FindLanguageModel
 
 
@@ -16,15 +16,16 @@ class LanguageModels:
         self._context = context
 
     def make_loader(
-        self, servable_id: ServableId, *, path: Path, otherwise: Loader[Served]
+        self, servable_id: ServableId, *, path: Path, otherwise: Loader[Served], queued: Queued
     ) -> Loader[Served]:
-        """`otherwise` loads what is no language model."""
+        """`otherwise` loads what is no language model; `queued` is for one's plain predictions."""
         return _Choice(
             path,
             servable_id=servable_id,
             find=self._find,
             context=self._context,
             otherwise=otherwise,
+            queued=queued,
         )
 
 
@@ -37,16 +38,20 @@ class _Choice:
         find: FindLanguageModel,
         context: LanguageModelContext,
         otherwise: Loader[Served],
+        queued: Queued,
     ) -> None:
         self._path = path
         self._servable_id = servable_id
         self._find = find
         self._context = context
         self._otherwise = otherwise
+        self._queued = queued
 
     def load(self) -> Served:
         source = self._find(self._path)
         if source is None:
             return self._otherwise.load()
-        loader = LanguageModelLoader(source, servable_id=self._servable_id, context=self._context)
+        loader = LanguageModelLoader(
+            source, servable_id=self._servable_id, context=self._context, queued=self._queued
+        )
         return loader.load()

@@ -6,6 +6,9 @@ from aspira.contracts.errors import InvalidArgument, Unimplemented
 from aspira.llm.decoders.options import DecoderOptions
 from aspira.llm.model_files import CONFIG_FILE, ModelFiles, ModelKind
 from aspira.llm.runner import Runner
+from aspira.llm.saved_decoders.description import read_description
+from aspira.llm.saved_decoders.shared_session import SharedSession
+from aspira.llm.tensorflow_runner import TensorflowRunner
 from aspira.llm.weights.bounded_files import digest_files, read_json
 from aspira.llm.weights.model_weights import open_weights
 
@@ -16,6 +19,22 @@ def load_runner(files: ModelFiles, *, options: DecoderOptions) -> Runner:
     Raises:
         ServingError: a file cannot be read, describes what is not served, or does not fit.
     """
+    if files.kind is ModelKind.SAVED_MODEL:
+        return load_saved_decoder(SharedSession(files.directory), options=options)
+    return _load_openvino(files, options=options)
+
+
+def load_saved_decoder(session: SharedSession, *, options: DecoderOptions) -> Runner:
+    """A decoder of a SavedModel, whose session others may use as well.
+
+    Raises:
+        ServingError: the files cannot be read, are of another format, or the cache does not fit.
+    """
+    description = read_description(session.directory)
+    return TensorflowRunner(session, description=description, options=options)
+
+
+def _load_openvino(files: ModelFiles, *, options: DecoderOptions) -> Runner:
     try:
         import openvino as ov
     except ImportError as error:

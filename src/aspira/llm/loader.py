@@ -10,6 +10,7 @@ from aspira.contracts.errors import ServingError
 from aspira.contracts.events import EventBus, GenerationEvent
 from aspira.contracts.generation import GenerateRequest, SamplingParameters, StopRules
 from aspira.contracts.identity import ServableId
+from aspira.contracts.servable import Loader, Servable, Served
 from aspira.llm.assembly import start_engine
 from aspira.llm.cache_budget import CacheBudget
 from aspira.llm.engine import Engine
@@ -17,6 +18,9 @@ from aspira.llm.model_source import LanguageModelSource
 from aspira.llm.model_text import ChatPrompt, ModelText
 from aspira.llm.runner import MakeRunner, Runner
 from aspira.llm.servable import LanguageModel
+
+Queued = Callable[[Loader[Servable]], Loader[Served]]
+"""Wraps the loader of a servable so that its requests are queued and may share runs."""
 
 _WARM_UP_TOKENS = 4
 _WARM_UP_SALT = "warm-up"
@@ -41,8 +45,10 @@ class LanguageModelLoader:
         *,
         servable_id: ServableId,
         context: LanguageModelContext,
+        queued: Queued,
     ) -> None:
         self._source = source
+        self._queued = queued
         self._servable_id = servable_id
         self._context = context
 
@@ -77,12 +83,17 @@ class LanguageModelLoader:
         )
         try:
             asyncio.run(self._warm_up(engine, text=text))
+            predictor = self._load_predictor()
         except BaseException:
             engine.close(drain_s=0.0)
             raise
         publication.is_on = True
         times = self._source.options.limits.as_time_limits()
-        return LanguageModel(engine, text=text, times=times, release=release)
+        return LanguageModel(engine, text=text, times=times, release=release, predictor=predictor)
+
+    def _load_predictor(self) -> Served | None:
+        loader = self._source.predictor_loader()
+        return None if loader is None else self._queued(loader).load()
 
     async def _warm_up(self, engine: Engine, *, text: ModelText) -> None:
         """A prompt that fills a step, and a few tokens after it, by the way of every request.

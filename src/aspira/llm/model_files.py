@@ -3,6 +3,7 @@
     1/model.gguf                                            a GGUF file, any name
     1/config.json model.safetensors tokenizer.json          a Hugging Face directory
     1/openvino_model.xml openvino_model.bin config.json     an OpenVINO IR of one
+    1/saved_model.pb assets.extra/aspira_decoder.json       what `aspira export` writes
     1/aspira_llm.toml                                       options beside any of them, if wanted
 
 A `tokenizer.json` or `chat_template.jinja` beside a GGUF file takes the place of its own.
@@ -16,6 +17,7 @@ from pathlib import Path
 from typing import Any, Literal, TypeVar, get_args, get_origin
 
 from aspira.contracts.errors import InvalidArgument, ServingError
+from aspira.llm.saved_decoders.description import EXTRA_ASSETS, description_path
 from aspira.llm.weights.bounded_files import read_bytes, read_json
 
 OPTIONS_FILE = "aspira_llm.toml"
@@ -35,6 +37,7 @@ class ModelKind(Enum):
     GGUF = "GGUF"
     HUGGING_FACE = "Hugging Face"
     OPENVINO_IR = "OpenVINO IR"
+    SAVED_MODEL = "SavedModel of a decoder"
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,12 +48,14 @@ class ModelFiles:
     kind: ModelKind
 
     weights: Path
-    """The GGUF file, the IR's XML file, or the directory of safetensors files."""
+    """The GGUF file, the IR's XML file, or the directory of safetensors files or a SavedModel."""
 
     def find(self, name: str) -> Path | None:
-        """A file of the directory, if it is there."""
-        path = self.directory / name
-        return path if path.is_file() else None
+        """A file of the directory, or of a SavedModel's extra assets, if it is there."""
+        paths = [self.directory / name]
+        if self.kind is ModelKind.SAVED_MODEL:
+            paths.append(self.directory / EXTRA_ASSETS / name)
+        return next(filter(Path.is_file, paths), None)
 
 
 def find_model_files(directory: Path) -> ModelFiles | None:
@@ -62,6 +67,8 @@ def find_model_files(directory: Path) -> ModelFiles | None:
     gguf_files = sorted(directory.glob("*.gguf"))
     if gguf_files:
         return ModelFiles(directory, ModelKind.GGUF, _only(gguf_files))
+    if description_path(directory).is_file():
+        return ModelFiles(directory, ModelKind.SAVED_MODEL, directory)
     if not _is_decoder(directory / CONFIG_FILE):
         return None
     if (directory / IR_FILE).is_file():

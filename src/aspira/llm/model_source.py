@@ -6,11 +6,13 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from aspira.contracts.errors import InvalidArgument
-from aspira.llm.decoder_loading import load_runner
+from aspira.contracts.servable import Loader, Servable
+from aspira.llm.decoder_loading import load_runner, load_saved_decoder
 from aspira.llm.decoders.options import DecoderOptions
 from aspira.llm.model_files import (
     OPTIONS_FILE,
     ModelFiles,
+    ModelKind,
     find_model_files,
     make_options,
     read_options,
@@ -18,6 +20,8 @@ from aspira.llm.model_files import (
 from aspira.llm.model_text import ModelText, load_text
 from aspira.llm.options import EngineOptions
 from aspira.llm.runner import Runner
+from aspira.llm.saved_decoders.next_token import NextTokenLoader
+from aspira.llm.saved_decoders.shared_session import SharedSession
 from aspira.llm.serving_options import RequestLimits
 
 
@@ -52,6 +56,10 @@ class LanguageModelSource(Protocol):
         """
         ...
 
+    def predictor_loader(self) -> Loader[Servable] | None:
+        """What loads the answers to plain predictions, which few language models have."""
+        ...
+
 
 class FindLanguageModel(Protocol):
     """Looks into a version directory; None where there is something else.
@@ -80,13 +88,32 @@ class FileSource:
     def make_text(self, *, max_tokens: int) -> ModelText:
         return load_text(self._files, max_tokens=max_tokens)
 
+    def predictor_loader(self) -> Loader[Servable] | None:
+        return None
+
+
+class SavedModelSource(FileSource):
+    """A SavedModel, which its runner and plain predictions share."""
+
+    def __init__(self, files: ModelFiles, *, options: SourceOptions) -> None:
+        super().__init__(files, options=options)
+        self._session = SharedSession(files.directory)
+
+    def make_runner(self, *, cache_mib: int) -> Runner:
+        options = replace(self.options.decoder, cache_mib=cache_mib)
+        return load_saved_decoder(self._session, options=options)
+
+    def predictor_loader(self) -> Loader[Servable]:
+        return NextTokenLoader(self._session)
+
 
 def find_language_model(path: Path) -> FileSource | None:
     """See `FindLanguageModel`."""
     files = find_model_files(path)
     if files is None:
         return None
-    return FileSource(files, options=_decode_options(read_options(files)))
+    kind = SavedModelSource if files.kind is ModelKind.SAVED_MODEL else FileSource
+    return kind(files, options=_decode_options(read_options(files)))
 
 
 def _decode_options(tables: Mapping[str, Mapping[str, Any]]) -> SourceOptions:

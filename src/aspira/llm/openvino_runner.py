@@ -7,15 +7,14 @@ the version is pinned, and the shapes of the cache are checked when a model is l
 from collections.abc import Sequence
 
 import numpy as np
-import numpy.typing as npt
 import openvino as ov
 
 from aspira.contracts.errors import (
     FailedPrecondition,
     Internal,
-    InvalidArgument,
     ResourceExhausted,
 )
+from aspira.llm.batch_checks import check_batch, check_payload
 from aspira.llm.decoders.kv_cache import KvCache
 from aspira.llm.decoders.options import DecoderOptions
 from aspira.llm.runner import BlockPayload, Logits, StepBatch
@@ -82,8 +81,8 @@ class OpenvinoRunner:
 
     def run(self, batch: StepBatch) -> Logits:
         """See `Runner.run`."""
+        check_batch(batch, runner=self)
         lengths = batch.past_lens + np.diff(batch.sequence_begins)
-        self._check(batch, lengths=lengths)
         feeds = {
             "input_ids": batch.tokens,
             "position_ids": batch.positions,
@@ -105,31 +104,12 @@ class OpenvinoRunner:
         return self._cache.export_blocks(block_ids)
 
     def import_blocks(self, block_ids: Sequence[int], *, payload: BlockPayload) -> None:
-        if payload.shape != (len(block_ids), self._cache.block_bytes):
-            raise InvalidArgument(
-                f"A payload of shape {payload.shape} is not that of {len(block_ids)} blocks of "
-                f"{self._cache.block_bytes} bytes; was it exported by another model?"
-            )
+        check_payload(payload, num_blocks=len(block_ids), block_bytes=self._cache.block_bytes)
         self._cache.import_blocks(block_ids, payload=payload)
 
     def close(self) -> None:
         """Free the decoder and its cache; nothing else may be called afterwards."""
         del self._request, self._cache
-
-    def _check(self, batch: StepBatch, *, lengths: npt.NDArray[np.int32]) -> None:
-        # OpenVINO would read and write outside its memory.
-        if len(batch.tokens) == 0 or batch.sequence_begins[-1] != len(batch.tokens):
-            raise Internal("A step must have tokens, each of one sequence")
-        room = np.diff(batch.block_begins) * _BLOCK_SIZE
-        if (room < lengths).any() or batch.block_begins[-1] != len(batch.block_ids):
-            raise Internal("A step must name blocks for all tokens of its sequences")
-        for ids, bound, what in (
-            (batch.tokens, self._vocab_size, "token"),
-            (batch.block_ids, self.num_blocks, "cache block"),
-            (batch.sampled_rows, len(batch.tokens), "row"),
-        ):
-            if len(ids) and not 0 <= ids.min() <= ids.max() < bound:
-                raise Internal(f"A step names a {what} outside 0 to {bound - 1}")
 
 
 def _settings(options: DecoderOptions) -> dict[str, str | int]:

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
 from types import MappingProxyType
@@ -14,6 +15,7 @@ from aspira.contracts.generation import (
     TimeLimits,
     TokenId,
 )
+from aspira.contracts.servable import Served
 from aspira.contracts.signatures import Signature
 from aspira.contracts.tensors import Tensors
 from aspira.llm.constraints import MakeConstraint
@@ -36,14 +38,17 @@ class LanguageModel:
         text: ModelText,
         times: TimeLimits,
         release: Callable[[], None],
+        predictor: Served | None = None,
     ) -> None:
         """The engine is warm and idle.
 
-        `times` limit each request; `release` is called once all memory is free.
+        `times` limit each request; `release` is called once all memory is free. `predictor`
+        answers plain predictions on the same version.
         """
         self._engine = engine
         self._text = text
         self._release = release
+        self.predictor = predictor
         self._compiler: GrammarCompiler | None = None
         self._making_compiler = asyncio.Lock()
         self._warm_up = engine.statistics
@@ -51,7 +56,7 @@ class LanguageModel:
 
     @property
     def signatures(self) -> Mapping[str, Signature]:
-        return _NO_SIGNATURES
+        return _NO_SIGNATURES if self.predictor is None else self.predictor.signatures
 
     @property
     def signature_advice(self) -> str:
@@ -114,22 +119,27 @@ class LanguageModel:
 
     async def run(
         self,
-        signature_name: str,  # noqa: ARG002
+        signature_name: str,
         *,
-        inputs: Tensors,  # noqa: ARG002
-        outputs: tuple[str, ...],  # noqa: ARG002
-        deadline: float | None,  # noqa: ARG002
-        priority: int = 0,  # noqa: ARG002
+        inputs: Tensors,
+        outputs: tuple[str, ...],
+        deadline: float | None,
+        priority: int = 0,
     ) -> Tensors:
-        """There is nothing to run: no signature can be found."""
-        raise FailedPrecondition(f"There is no signature to run{_ADVICE}")
+        """See `Served.run`. Without a predictor no signature can be found, so nothing can run."""
+        if self.predictor is None:
+            raise FailedPrecondition(f"There is no signature to run{_ADVICE}")
+        return await self.predictor.run(
+            signature_name, inputs=inputs, outputs=outputs, deadline=deadline, priority=priority
+        )
 
     def unload(self) -> None:
         """End the engine and free its memory. Nobody streams: who does has leased the version."""
-        try:
+        with ExitStack() as stack:
+            stack.callback(self._release)
+            if self.predictor is not None:
+                stack.callback(self.predictor.unload)
             self._engine.close(drain_s=0.0)
-        finally:
-            self._release()
 
     def _make_compiler(self) -> GrammarCompiler:
         return GrammarCompiler(self._text.vocabulary, vocab_size=self._engine.vocab_size)

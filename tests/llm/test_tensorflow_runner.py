@@ -1,0 +1,201 @@
+"""Decoders that were exported as SavedModels: the contract, NumPy's logits, transformers' texts."""
+
+import json
+import resource
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from aspira.contracts.errors import (
+    DataLoss,
+    FailedPrecondition,
+    Internal,
+    InvalidArgument,
+)
+from aspira.llm.decoder_loading import load_runner
+from aspira.llm.decoders.options import DecoderOptions
+from aspira.llm.model_files import find_model_files
+from aspira.llm.runner import Runner
+from aspira.llm.saved_decoders.description import description_path
+from aspira.llm.saved_decoders.export import export_saved_model
+from language_models import (
+    Chunk,
+    greedy,
+    run,
+    smollm2_directory,
+    step_batch,
+    tiny_weights,
+    write_hugging_face,
+)
+from runner_contract import RunnerContract
+
+PROMPT = np.random.default_rng(3).integers(0, 61, 300).tolist()
+GOLDEN = json.loads((Path(__file__).parent / "smollm2_golden.json").read_text())["prompts"]
+
+
+def load(directory: Path, **options: Any) -> Runner:
+    files = find_model_files(directory)
+    assert files is not None
+    return load_runner(files, options=DecoderOptions(**{"cache_mib": 2, **options}))
+
+
+def export_tiny(base: Path, *, precision: Any = "f32") -> Path:
+    weights = tiny_weights(has_head=True, has_bias=False, has_head_norms=False)
+    write_hugging_face(base / "source", architecture="LlamaForCausalLM", weights=weights)
+    export_saved_model(base / "source", destination=base / "m" / "1", precision=precision)
+    return base / "m" / "1"
+
+
+@pytest.fixture(scope="module")
+def exported(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return export_tiny(tmp_path_factory.mktemp("models"))
+
+
+@pytest.fixture(scope="module")
+def runner(exported: Path) -> Iterator[Runner]:
+    loaded = load(exported)
+    yield loaded
+    loaded.close()
+
+
+def test_it_is_a_runner(runner: Runner) -> None:
+    # Longer than two blocks, and than the span of blocks that attention takes at once.
+    RunnerContract(runner, tolerance=1e-4).check_all(PROMPT[:140])
+
+
+def test_what_it_says_of_itself(runner: Runner) -> None:
+    assert (runner.block_size, runner.vocab_size, runner.max_context) == (32, 61, 256)
+    # 2 layers, keys and values, 2 heads, 32 tokens, 16 numbers of 4 bytes; one block is nobody's.
+    assert runner.num_blocks == (2 << 20) // (2 * 2 * 2 * 32 * 16 * 4) - 1
+
+
+def test_half_precision_is_a_runner_too(tmp_path: Path, runner: Runner) -> None:
+    rounded = load(export_tiny(tmp_path, precision="bf16"), cache_mib=1)
+    try:
+        RunnerContract(rounded, tolerance=0.3).check_all(PROMPT[:70])
+        assert rounded.kv_fingerprint != runner.kv_fingerprint
+        assert rounded.export_blocks([0]).nbytes * 2 == runner.export_blocks([0]).nbytes
+        [exact] = run(runner, Chunk(PROMPT[:40], past=0, blocks=[0, 1]))
+        [close] = run(rounded, Chunk(PROMPT[:40], past=0, blocks=[0, 1]))
+        assert 0 < np.abs(exact - close).max() < 1
+    finally:
+        rounded.close()
+
+
+def test_what_is_not_a_number_stays_in_its_sequence(runner: Runner) -> None:
+    """Blocks that held such values are used again, partly filled."""
+    expected = run(runner, Chunk(PROMPT[:5], past=0, blocks=[3]))
+    payload = runner.export_blocks([7])
+    runner.import_blocks([7], payload=np.full_like(payload, 0xFF))
+    [poisoned] = run(runner, Chunk(PROMPT[32:33], past=32, blocks=[7, 8]))
+    assert np.isnan(poisoned).all()
+    both = run(
+        runner,
+        Chunk(PROMPT[:5], past=0, blocks=[7]),
+        Chunk(PROMPT[:5], past=0, blocks=[8]),
+    )
+    np.testing.assert_allclose(both, np.concatenate([expected, expected]), atol=1e-4)
+
+
+def test_a_step_copies_nothing_of_the_pool(exported: Path) -> None:
+    """Neither its peak of memory nor its work grows: a copy of a cache would be a quarter of it."""
+    runner = load(exported, cache_mib=256)
+    try:
+        chunk = Chunk(PROMPT[:1], past=32, blocks=[0, runner.num_blocks - 1])
+        run(runner, chunk)
+        Path("/proc/self/clear_refs").write_text("5")
+        resident, faults = memory_kib("VmRSS"), num_page_faults()
+        for _ in range(20):
+            run(runner, chunk)
+        assert memory_kib("VmHWM") - resident < 32 << 10
+        # Twenty copies would touch some 300,000 pages.
+        assert num_page_faults() - faults < 10_000
+    finally:
+        runner.close()
+
+
+def memory_kib(name: str) -> int:
+    status = Path("/proc/self/status").read_text()
+    return int(status.split(f"{name}:")[1].split()[0])
+
+
+def num_page_faults() -> int:
+    return resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+
+
+def test_memory_comes_back(exported: Path) -> None:
+    runner = load(exported, cache_mib=256)
+    full = memory_kib("VmRSS")
+    runner.close()
+    assert full - memory_kib("VmRSS") > 200 << 10
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{"precision": "bf16"}, {"cache_precision": "u8"}, {"weight_format": "int8"}],
+)
+def test_a_precision_that_it_was_not_exported_in_is_refused(
+    exported: Path, options: dict[str, str]
+) -> None:
+    with pytest.raises(InvalidArgument, match="exported in f32"):
+        load(exported, **options)
+    assert load(exported, precision="f32").vocab_size == 61
+
+
+def test_threads_are_not_for_one_model_to_choose(exported: Path) -> None:
+    with pytest.raises(InvalidArgument, match="num_threads"):
+        load(exported, num_threads=1)
+
+
+@pytest.mark.parametrize("past", [300])
+def test_a_step_outside_the_cache_is_refused(runner: Runner, past: int) -> None:
+    batch = step_batch([Chunk([1, 2], past=0, blocks=[0])], block_size=32)
+    with pytest.raises(Internal):
+        runner.run(batch._replace(past_lens=np.array([past], np.int32)))
+
+
+def test_a_payload_of_another_model_is_refused(runner: Runner) -> None:
+    payload = runner.export_blocks([0])
+    with pytest.raises(InvalidArgument, match="exported by another model"):
+        runner.import_blocks([0], payload=payload[:, 1:])
+
+
+def test_another_format_is_refused(tmp_path: Path) -> None:
+    directory = export_tiny(tmp_path)
+    path = description_path(directory)
+    described = json.loads(path.read_text())
+    path.write_text(json.dumps({**described, "format": 0}))
+    with pytest.raises(FailedPrecondition, match="export the model again"):
+        load(directory)
+    path.write_text(json.dumps({**described, "head_size": "x"}))
+    with pytest.raises(DataLoss, match="head_size"):
+        load(directory)
+
+
+def test_damaged_files_are_an_error(tmp_path: Path) -> None:
+    directory = export_tiny(tmp_path)
+    for name in ("saved_model.pb", "variables/variables.index"):
+        (directory / name).write_bytes(b"\xff" * 40)
+        with pytest.raises(DataLoss, match=str(directory)):
+            load(directory)
+
+
+@pytest.mark.slow
+def test_smollm2_says_what_it_says_in_transformers(tmp_path: Path) -> None:
+    """See `test_openvino_runner` for where the texts come from; all 50 are in `benchmarks`."""
+    export_saved_model(smollm2_directory(), destination=tmp_path / "1", precision="f32")
+    runner = load(tmp_path / "1", cache_mib=64)
+    try:
+        for prompt in GOLDEN:
+            [logits] = run(runner, Chunk(prompt["ids"], past=0, blocks=range(2, 6)))
+            best = np.argsort(logits)[: -len(prompt["top"]) - 1 : -1]
+            assert best.tolist() == [token for token, _ in prompt["top"]]
+            wanted = [value for _, value in prompt["top"]]
+            np.testing.assert_allclose(logits[best], wanted, atol=1e-3)
+        chosen = greedy(runner, prompts=[prompt["ids"] for prompt in GOLDEN], num=32)
+        assert chosen == [prompt["generated"] for prompt in GOLDEN]
+    finally:
+        runner.close()
