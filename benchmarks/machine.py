@@ -4,6 +4,7 @@ import os
 import platform
 import re
 import subprocess
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
@@ -14,6 +15,15 @@ _GIB = 2**30
 
 def read_facts() -> dict[str, str]:
     """By name, ready to print; nothing that identifies the machine."""
+    return {
+        **read_machine_facts(_PACKAGES),
+        "h2load": _read_tool_version("h2load", pattern=r"nghttp2/([\d.]+)", flag="--version"),
+        "wrk": _read_tool_version("wrk", pattern=r"wrk \D*([\d.]+)", flag="--version"),
+    }
+
+
+def read_machine_facts(packages: Sequence[str]) -> dict[str, str]:
+    """Those of the machine, and the versions of these packages."""
     memory_bytes = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     return {
         "date": datetime.now(UTC).date().isoformat(),
@@ -21,9 +31,7 @@ def read_facts() -> dict[str, str]:
         "cores": str(len(os.sched_getaffinity(0))),
         "memory": f"{memory_bytes / _GIB:.0f} GiB",
         "Python": platform.python_version(),
-        **{name: version(name) for name in _PACKAGES},
-        "h2load": _read_tool_version("h2load", pattern=r"nghttp2/([\d.]+)", flag="--version"),
-        "wrk": _read_tool_version("wrk", pattern=r"wrk \D*([\d.]+)", flag="--version"),
+        **{name: version(name) for name in packages},
     }
 
 

@@ -22,10 +22,11 @@ class InstallError(Exception):
     """A peer could not be installed; the text is pip's own, shortened."""
 
 
-def prepare_environment(peer: str, *, log: Path) -> Path:
+def prepare_environment(peer: str, *, log: Path, is_alone: bool = False) -> Path:
     """The interpreter of the peer's environment; pip's output goes to `log`.
 
-    Done already, it costs nothing; broken off, it goes on.
+    Done already, it costs nothing; broken off, it goes on. One that is alone does not see the
+    packages of the benchmark.
 
     Raises:
         InstallError: it cannot be made.
@@ -40,8 +41,10 @@ def prepare_environment(peer: str, *, log: Path) -> Path:
         _run([sys.executable, "-m", "venv", str(directory)], log=log)
         _run([str(python), "-m", "pip", "install", "--requirement", str(requirements)], log=log)
         stamp.write_text(wanted)
-    # Written each time: the benchmark may run from another place now.
-    _site_packages(directory).joinpath("benchmark.pth").write_text(sysconfig.get_path("purelib"))
+    if not is_alone:
+        # Written each time: the benchmark may run from another place now.
+        path = _site_packages(directory) / "benchmark.pth"
+        path.write_text(sysconfig.get_path("purelib"))
     return python
 
 

@@ -8,6 +8,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 
 # TensorFlow's chatter would bury the report. Set before anything imports it.
@@ -25,8 +26,13 @@ from peers_run import PeersOptions, run_peers, write_pages
 from plan import Section, plan_layers, plan_model
 from report import Figures, format_report
 from serving import Bench, BenchOptions
+from tokens.bench import TokensOptions, run_tokens
+from tokens.bench import write_pages as write_token_pages
+from tokens.page import format_page as format_token_page
+from tokens.plan import PEER_NAMES
 
 _HERE = Path(__file__).parent
+_PAGES = _HERE.parent / "docs" / "benchmarks"
 _EXIT_INTERRUPTED = 130
 _DEFAULT_ASPIRA = (Aspira("Aspira"),)
 _DESCRIPTION = """\
@@ -35,6 +41,7 @@ batching: what batching and accelerators gain, beside the bare runtime with the 
 overload: what is answered in time at twice the rate that can be.
 isolation: how long answers take while other models load and warm up.
 peers: the same of Aspira and of other model servers, each in an environment of its own.
+tokens: a language model's tokens, beside openvino-genai, vLLM, transformers and llama.cpp.
 Servers listen on 127.0.0.1 and end with the benchmark. The report goes to the standard output,
 progress to the standard error, raw figures and the servers' logs to the output directory.
 Exit status: 0, or 1 if a measurement failed; a missed target is no failure.
@@ -50,9 +57,10 @@ def main() -> int:
         signal.signal(number, lambda *_: sys.exit(1))
     _let_children_import_benchmarks()
     log = options.output / "preparation.log"
-    with _divert_standard_error(log):
-        # TensorFlow's own messages, which its log level does not silence.
-        import tensorflow  # noqa: F401
+    if parsed.has_tensorflow:
+        with _divert_standard_error(log):
+            # TensorFlow's own messages, which its log level does not silence.
+            import tensorflow  # noqa: F401
     exit_status: int = parsed.measure(Bench(options), parsed=parsed, log=log)
     return exit_status
 
@@ -87,7 +95,7 @@ def _measure_isolation(bench: Bench, *, parsed: argparse.Namespace, log: Path) -
 
 
 def _measure_peers(bench: Bench, *, parsed: argparse.Namespace, log: Path) -> int:
-    pages = _HERE.parent / "docs" / "benchmarks" if parsed.publish else bench.options.output
+    pages = _PAGES if parsed.publish else bench.options.output
     options = PeersOptions(
         tuple(parsed.peers), aspiras=tuple(parsed.aspira or _DEFAULT_ASPIRA), pages=pages
     )
@@ -97,12 +105,28 @@ def _measure_peers(bench: Bench, *, parsed: argparse.Namespace, log: Path) -> in
     return int(run.figures.has_errors or bool(run.absent))
 
 
+def _measure_tokens(bench: Bench, *, parsed: argparse.Namespace, log: Path) -> int:  # noqa: ARG001
+    output = bench.options.output
+    options = TokensOptions(
+        tuple(parsed.peers),
+        num_rounds=bench.options.num_rounds,
+        is_quick=parsed.quick,
+        output=output,
+        pages=_PAGES if parsed.publish else output,
+    )
+    run = run_tokens(options)
+    write_token_pages(run, options=options)
+    print(format_token_page(run), flush=True)
+    return int(bool(run.records.errors or run.absent))
+
+
 def _parse_arguments(arguments: Sequence[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         prog="scripts/bench",
         description=_DESCRIPTION,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
+    parser.set_defaults(has_tensorflow=True)
     benchmarks = parser.add_subparsers(dest="benchmark", required=True, metavar="BENCHMARK")
     serving = benchmarks.add_parser("serving", help="Aspira and what it is made of")
     serving.set_defaults(measure=_measure_serving, usual=(3, 4), num_tries=2)
@@ -120,6 +144,12 @@ def _parse_arguments(arguments: Sequence[str]) -> argparse.Namespace:
     peers.set_defaults(measure=_measure_peers, usual=(2, 2), num_tries=1)
     _add_common_arguments(peers)
     _add_peers_arguments(peers)
+    tokens = benchmarks.add_parser("tokens", help="a language model's tokens, beside other engines")
+    tokens.set_defaults(
+        measure=_measure_tokens, usual=(3, 1), num_tries=1, has_tensorflow=False, seconds=None
+    )
+    _add_output_arguments(tokens, quick="1 round, answers of 32 tokens, no loads at random")
+    _add_choice_of_peers(tokens, names=PEER_NAMES)
     return parser.parse_args(arguments)
 
 
@@ -134,17 +164,22 @@ def _make_options(parsed: argparse.Namespace) -> BenchOptions:
 
 
 def _add_common_arguments(parser: argparse.ArgumentParser) -> None:
-    num_rounds, seconds = parser.get_default("usual")
-    parser.add_argument(
-        "--rounds", type=_parse_count, metavar="N", help=f"repetitions ({num_rounds})"
-    )
+    _, seconds = parser.get_default("usual")
     parser.add_argument(
         "--seconds",
         type=_parse_count,
         metavar="S",
         help=f"length of a measurement ({seconds})",
     )
-    parser.add_argument("--quick", action="store_true", help="1 round of 2 s, for a first look")
+    _add_output_arguments(parser, quick="1 round of 2 s, for a first look")
+
+
+def _add_output_arguments(parser: argparse.ArgumentParser, *, quick: str) -> None:
+    num_rounds, _ = parser.get_default("usual")
+    parser.add_argument(
+        "--rounds", type=_parse_count, metavar="N", help=f"repetitions ({num_rounds})"
+    )
+    parser.add_argument("--quick", action="store_true", help=quick)
     parser.add_argument(
         "--output",
         type=Path,
@@ -154,15 +189,19 @@ def _add_common_arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def _add_peers_arguments(parser: argparse.ArgumentParser) -> None:
-    names = [subject.name for subject in SUBJECTS]
+def _add_choice_of_peers(parser: argparse.ArgumentParser, *, names: Sequence[str]) -> None:
     parser.add_argument(
         "--peers",
-        type=_parse_peers,
+        type=partial(_parse_peers, known=names),
         default=names,
         metavar="A,B",
         help=f"some of {', '.join(names)} (all)",
     )
+    parser.add_argument("--publish", action="store_true", help="write the page to docs/benchmarks")
+
+
+def _add_peers_arguments(parser: argparse.ArgumentParser) -> None:
+    _add_choice_of_peers(parser, names=[subject.name for subject in SUBJECTS])
     parser.add_argument(
         "--aspira",
         type=parse_aspira,
@@ -170,12 +209,10 @@ def _add_peers_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="'NAME: FLAGS'",
         help="Aspira with these flags; may be repeated (default flags)",
     )
-    parser.add_argument("--publish", action="store_true", help="write the page to docs/benchmarks")
 
 
-def _parse_peers(text: str) -> list[str]:
+def _parse_peers(text: str, *, known: Sequence[str]) -> list[str]:
     names = text.split(",")
-    known = [subject.name for subject in SUBJECTS]
     if unknown := [name for name in names if name not in known]:
         raise argparse.ArgumentTypeError(
             f"{', '.join(unknown)}: unknown; there are {', '.join(known)}"

@@ -1,0 +1,1 @@
+"""The benchmark of token services: `scripts/bench tokens`."""
