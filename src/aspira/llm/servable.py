@@ -70,6 +70,10 @@ class LanguageModel:
     def find_problem(self) -> ServingError | None:
         return self._engine.find_problem()
 
+    @property
+    def is_lost(self) -> bool:
+        return self._engine.is_lost
+
     async def encode(self, prompt: Prompt) -> TokenPrompt:
         """The tokens of a prompt, made on the loop's pool.
 
@@ -125,10 +129,11 @@ class LanguageModel:
         raise FailedPrecondition(f"There is no signature to run{_ADVICE}")
 
     def unload(self) -> None:
-        """End the engine and free its memory. Nobody streams: who does has leased the version."""
-        try:
-            self._engine.close(drain_s=0.0)
-        finally:
+        """End the engine and free its memory. Nobody streams: who does has leased the version.
+
+        A step that hangs keeps its memory; others must not count on it.
+        """
+        if self._engine.close(drain_s=0.0):
             self._release()
 
     def _make_compiler(self) -> GrammarCompiler:
