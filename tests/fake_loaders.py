@@ -15,6 +15,7 @@ class FakeServable:
     """Counts its unloads, which wait for `unload_gate`."""
 
     signatures = ToyServable().signatures
+    is_lost = False
 
     def __init__(self, servable_id: ServableId, *, path: Path) -> None:
         self.servable_id = servable_id

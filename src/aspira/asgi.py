@@ -48,6 +48,7 @@ class EnvoyChild:
 
     async def _run_lifespan(self, receive: Receive, *, send: Send) -> None:
         await receive()
+        asyncio.get_running_loop().set_exception_handler(_report_exception)
         control = socket.socket(fileno=int(os.environ[CONTROL_VARIABLE]))
         reader, writer = await asyncio.open_connection(sock=control)
         # Frameworks start programs of their own, which are none of Envoy's business.
@@ -88,6 +89,18 @@ class EnvoyChild:
         await _tell(writer, event="drained", is_clean=is_clean)
         await reader.read()
         os._exit(0)
+
+
+def _report_exception(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+    """As the loop would, but for what happens whenever a client leaves in the wrong moment.
+
+    pyvoy then fails the sends that wait, also those of requests that were cancelled meanwhile.
+    """
+    is_send_taken_back = isinstance(
+        context.get("exception"), asyncio.InvalidStateError
+    ) and "Future.set_exception" in repr(context.get("handle"))
+    if not is_send_taken_back:
+        loop.default_exception_handler(context)
 
 
 def _startup_error(raised: Exception) -> ServingError:

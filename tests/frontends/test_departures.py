@@ -76,18 +76,34 @@ def test_a_server_that_answers_only_with_news_is_asked_once() -> None:
     assert asyncio.run(run()) == 1
 
 
-def test_a_question_that_stands_ends_with_its_request() -> None:
-    async def run() -> set[str]:
-        server, end = AskedServer(), asyncio.Event()
+class LateServer(AskedServer):
+    """Answers after the request has ended, as servers do."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.answer: asyncio.Future[Event] = asyncio.get_running_loop().create_future()
+
+    async def receive(self) -> Event:
+        self.num_asked += 1
+        return await self.answer
+
+
+def test_a_question_that_stands_is_not_taken_back_and_its_answer_changes_nothing() -> None:
+    async def run() -> int:
+        server, end = LateServer(), asyncio.Event()
         waiting = asyncio.create_task(wait_under(DepartureWatch(), server, until=end))
         while not server.num_asked:
             await asyncio.sleep(0)
         end.set()
         await waiting
         await asyncio.sleep(0)
-        return {task.get_name() for task in asyncio.all_tasks()}
+        assert not server.answer.cancelled()
+        server.answer.set_result(GONE)
+        while len(asyncio.all_tasks()) > 1:
+            await asyncio.sleep(0)
+        return server.num_asked
 
-    assert len(asyncio.run(run())) == 1
+    assert asyncio.run(run()) == 1
 
 
 def test_a_request_that_is_answered_at_once_is_never_asked_for() -> None:

@@ -246,6 +246,7 @@ def test_an_engine_that_cannot_go_on_ends_every_stream_and_takes_no_more(
         outcomes = await asyncio.gather(first, *queued, **options)
         assert {type(outcome) for outcome in outcomes} <= {Unavailable, error}
         await until(lambda: engine.find_problem() is not None)
+        assert engine.is_lost
         with pytest.raises(error, match="engine has failed"):
             engine.submit(make_request(PROMPT))
         with pytest.raises(Unavailable, match="not running any more"):
@@ -277,15 +278,69 @@ def test_a_step_that_hangs_ends_streams_and_readiness_and_is_forgiven() -> None:
         with pytest.raises(Unavailable, match=r"made no step for 0\.05 s"):
             await collect(engine, make_request(PROMPT))
         assert engine.find_problem() is not None
+        assert engine.is_lost
         with pytest.raises(Unavailable, match="hangs"):
             engine.submit(make_request(PROMPT))
         gate.opened.set()
         await until(lambda: engine.find_problem() is None)
+        assert not engine.is_lost
         assert await collect(engine, make_request(PROMPT)) == {0: expected(PROMPT)}
 
     options = replace(OPTIONS, stall_timeout_s=0.05)
     with running_engine(lambda: ToyDecoder(before_step=gate), options=options) as engine:
         asyncio.run(scenario(engine))
+
+
+def test_streams_end_at_once_when_the_runner_is_lost_however_long_another_one_takes() -> None:
+    may_make = threading.Event()
+    is_gone = threading.Event()
+    made: list[ToyDecoder] = []
+
+    def lose(batch: StepBatch) -> None:
+        if batch.past_lens.min() > 10 and not is_gone.is_set():
+            is_gone.set()
+        if is_gone.is_set() and len(made) == 1:
+            raise ValueError("the device is gone")
+
+    def make_runner() -> ToyDecoder:
+        if made:
+            assert may_make.wait(60)
+        made.append(ToyDecoder(before_step=lose))
+        return made[-1]
+
+    async def scenario(engine: Engine) -> None:
+        with pytest.raises(Unavailable, match="runner was lost; retry the request"):
+            await collect(engine, make_request(PROMPT, max_tokens=LONG))
+        problem = engine.find_problem()
+        assert problem is not None
+        assert "another one is being made" in problem.message
+        assert not engine.is_lost
+        with pytest.raises(Unavailable, match="another one is being made"):
+            engine.submit(make_request(PROMPT))
+        may_make.set()
+        await until(lambda: engine.find_problem() is None)
+        assert await collect(engine, make_request(PROMPT)) == {0: expected(PROMPT)}
+
+    with running_engine(make_runner) as engine:
+        asyncio.run(scenario(engine))
+
+
+def test_closing_tells_whether_the_memory_is_free(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("aspira.llm.engine._LAST_STEP_S", 0.0)
+    gate = Gate()
+
+    async def scenario(engine: Engine) -> None:
+        reader = asyncio.create_task(collect(engine, make_request(PROMPT)))
+        await gate.wait_until_reached()
+        assert not await asyncio.to_thread(engine.close, drain_s=0)
+        with pytest.raises(Unavailable, match="being unloaded"):
+            await reader
+        gate.opened.set()
+
+    with running_engine(lambda: ToyDecoder(before_step=gate)) as engine:
+        asyncio.run(scenario(engine))
+        monkeypatch.undo()
+        assert engine.close(drain_s=0)
 
 
 def test_closing_lets_streams_end_within_the_drain() -> None:

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import openvino as ov
 import pytest
 
 from aspira.contracts.errors import Internal, InvalidArgument, ResourceExhausted
@@ -20,10 +21,20 @@ from aspira.llm.chat_template import read_chat_template
 from aspira.llm.decoder_loading import load_runner
 from aspira.llm.decoders.options import DecoderOptions
 from aspira.llm.model_files import find_model_files
-from aspira.llm.runner import Runner
+from aspira.llm.openvino_runner import DEVICE, OpenvinoRunner
+from aspira.llm.runner import Runner, RunnerLost
+from aspira.llm.runner_keeper import RunnerKeeper
 from aspira.llm.special_tokens import SpecialTokens
 from aspira.llm.tokenizer import load_tokenizer
-from language_models import Chunk, greedy, run, smollm2_directory, step_batch
+from language_models import (
+    Chunk,
+    greedy,
+    run,
+    smollm2_directory,
+    step_batch,
+    tiny_weights,
+    write_hugging_face,
+)
 
 GOLDEN = json.loads((Path(__file__).parent / "smollm2_golden.json").read_text())
 PROMPTS: list[dict[str, Any]] = GOLDEN["prompts"]
@@ -216,3 +227,34 @@ def test_rounded_blocks_come_back_bit_by_bit(rounded_runner: Runner) -> None:
 def test_a_cache_too_small_for_one_block_is_refused() -> None:
     with pytest.raises(ResourceExhausted, match="cache_mib = 1 does not hold one block"):
         load(precision="f32", cache_mib=1)
+
+
+def tiny_runner(directory: Path) -> OpenvinoRunner:
+    files = find_model_files(directory)
+    assert files is not None
+    tiny = load_runner(files, options=DecoderOptions(precision="f32", cache_mib=1))
+    assert isinstance(tiny, OpenvinoRunner)
+    return tiny
+
+
+def break_for_good(broken: OpenvinoRunner) -> None:
+    """From now on OpenVINO itself raises, whatever the step: its graph is another one."""
+    parameter = ov.op.Parameter(ov.Type.f32, ov.Shape([1]))
+    other = ov.Model([ov.op.Result(parameter.output(0))], [parameter], "other")
+    broken._request = ov.Core().compile_model(other, DEVICE).create_infer_request()
+
+
+def test_a_runner_whose_graph_is_gone_is_lost_and_another_one_answers_as_it_did(
+    tmp_path: Path,
+) -> None:
+    weights = tiny_weights(has_head=True, has_bias=False, has_head_norms=False)
+    write_hugging_face(tmp_path, architecture="LlamaForCausalLM", weights=weights)
+    keeper = RunnerKeeper(lambda: tiny_runner(tmp_path))
+    step = step_batch([Chunk([5, 7, 9], past=0, blocks=[3])], block_size=keeper.runner.block_size)
+    before = keeper.run(step)
+    assert isinstance(keeper.runner, OpenvinoRunner)
+    break_for_good(keeper.runner)
+    with pytest.raises(RunnerLost, match="A step of the decoder failed"):
+        keeper.run(step)
+    keeper.rebuild()
+    np.testing.assert_array_equal(keeper.run(step), before)

@@ -19,13 +19,23 @@ EMPTY = StepBatch(
 )
 
 
-def scripted(*outcomes: Exception | None) -> Callable[[], Runner]:
-    """Runners that share one list of what their steps come to."""
-    left = iter(outcomes)
+def scripted(*outcomes: Exception | None, is_dead: bool = False) -> Callable[[], Runner]:
+    """Runners that share one list of what their steps come to; the smallest step works.
 
-    def before_step(_: StepBatch) -> None:
+    After an error `is_dead` fails that too.
+    """
+    left = iter(outcomes)
+    has_failed = False
+
+    def before_step(batch: StepBatch) -> None:
+        nonlocal has_failed
+        if len(batch.tokens):
+            if has_failed and is_dead:
+                raise ValueError("nothing works")
+            return
         outcome = next(left)
         if outcome is not None:
+            has_failed = True
             raise outcome
 
     return lambda: ToyDecoder(before_step=before_step)
@@ -53,6 +63,19 @@ def test_a_third_failure_in_a_row_means_a_lost_runner() -> None:
     assert run_all(keeper, 6) == [Internal, Internal, None, Internal, Internal, RunnerLost]
 
 
+def test_a_runner_that_fails_at_the_smallest_step_too_is_lost_at_once() -> None:
+    keeper = RunnerKeeper(scripted(None, ValueError("bad"), is_dead=True))
+    assert run_all(keeper, 2) == [None, RunnerLost]
+
+
+def test_trying_a_runner_changes_no_block() -> None:
+    keeper = RunnerKeeper(scripted(ValueError("bad")))
+    payload = np.arange(keeper.runner.export_blocks([0]).size, dtype=np.uint8).reshape(1, -1)
+    keeper.runner.import_blocks([0], payload=payload)
+    assert run_all(keeper, 1) == [Internal]
+    np.testing.assert_array_equal(keeper.runner.export_blocks([0]), payload)
+
+
 def test_a_lost_runner_is_closed_and_replaced() -> None:
     keeper = RunnerKeeper(scripted(None, RunnerLost("gone")))
     first = keeper.runner
@@ -67,6 +90,13 @@ def test_a_runner_that_never_worked_is_not_replaced() -> None:
     keeper = RunnerKeeper(scripted(RunnerLost("gone")))
     run_all(keeper, 1)
     with pytest.raises(Unavailable, match="before its first step"):
+        keeper.rebuild()
+
+
+def test_another_runner_that_does_not_work_either_is_unavailable() -> None:
+    keeper = RunnerKeeper(scripted(None, RunnerLost("gone"), is_dead=True))
+    run_all(keeper, 2)
+    with pytest.raises(Unavailable, match="could not be made again: nothing works"):
         keeper.rebuild()
 
 

@@ -371,7 +371,41 @@ def test_a_runner_that_never_works_is_not_replaced_for_ever() -> None:
     assert len(made) == 1
 
 
-def test_steps_that_go_on_failing_mean_a_lost_runner() -> None:
+def test_those_in_the_step_are_told_before_another_runner_is_made() -> None:
+    make_runner, made = lose_runner_at(3)
+    engine = SteppedEngine(make_runner, options=replace(OPTIONS, max_sequences=1))
+    failed, waiting = engine.submit(make_request(PROMPT)), engine.submit(make_request([9]))
+    for _ in range(3):
+        engine.step()
+    assert isinstance(failed.error, Unavailable)
+    assert engine.steps.is_runner_lost
+    assert len(made) == 1
+    engine.step()
+    assert not engine.steps.is_runner_lost
+    assert len(made) == 2
+    engine.run()
+    assert waiting.tokens() == expected([9])
+
+
+def test_another_runner_is_made_though_nobody_waits() -> None:
+    make_runner, made = lose_runner_at(3)
+    engine = SteppedEngine(make_runner)
+    engine.submit(make_request(PROMPT))
+    engine.run()
+    assert len(made) == 2
+    engine.check_idle()
+    assert engine.steps.recorder.statistics.num_runner_rebuilds == 1
+
+
+def test_a_block_that_leaks_is_noticed_when_all_requests_have_ended() -> None:
+    engine = SteppedEngine()
+    engine.submit(make_request(PROMPT))
+    engine.scheduler.blocks.allocate(1)
+    with pytest.raises(Internal, match="1 cache blocks are held, and by no request"):
+        engine.run()
+
+
+def test_a_runner_that_fails_at_everything_is_lost() -> None:
     num_made = 0
 
     def make() -> Runner:
@@ -382,7 +416,7 @@ def test_steps_that_go_on_failing_mean_a_lost_runner() -> None:
         def fail(_: StepBatch) -> None:
             nonlocal num_steps
             num_steps += 1
-            if num_made == 1 and num_steps > 1:
+            if num_made == 1 and num_steps > 8:
                 raise ValueError("again")
 
         return ToyDecoder(before_step=fail)
@@ -392,9 +426,7 @@ def test_steps_that_go_on_failing_mean_a_lost_runner() -> None:
     for i in range(5):
         streams.append(engine.submit(make_request([i])))
         engine.run()
-    assert [type(s.error) for s in streams] == [
-        Internal, Internal, Unavailable, type(None), type(None),
-    ]  # fmt: skip
+    assert [type(s.error) for s in streams] == [type(None), Unavailable, *[type(None)] * 3]
     assert num_made == 2
     engine.check_idle()
 

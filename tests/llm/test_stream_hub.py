@@ -75,6 +75,41 @@ def test_the_watch_goes_on_while_there_are_streams() -> None:
     assert len(looks) == 3
 
 
+class SlowLoop(asyncio.SelectorEventLoop):
+    """Its clock can be set ahead, as if the whole process had been held up."""
+
+    ahead_s = 0.0
+
+    def time(self) -> float:
+        return super().time() + self.ahead_s
+
+
+def test_a_process_that_was_held_up_is_not_a_hang() -> None:
+    looks: list[float] = []
+
+    async def scenario() -> None:
+        loop = asyncio.get_running_loop()
+        assert isinstance(loop, SlowLoop)
+        hub = StreamHub(loop)
+        (outlet,) = open_streams(hub, 1)
+
+        def find_problem() -> ServingError | None:
+            looks.append(loop.time())
+            return Internal("why")
+
+        began = loop.time()
+        hub.watch(find_problem, every_s=60)
+        loop.ahead_s = 600
+        await asyncio.sleep(0.001)
+        assert looks == []
+        loop.ahead_s = 600 + 60.5
+        assert await asyncio.gather(read(outlet), return_exceptions=True)
+        assert looks[0] - began > 660
+
+    with asyncio.Runner(loop_factory=SlowLoop) as runner:
+        runner.run(scenario())
+
+
 def test_a_closed_loop_is_gone_and_waking_it_is_harmless() -> None:
     async def scenario() -> tuple[StreamHub, HubOutlet]:
         hub = StreamHub(asyncio.get_running_loop())

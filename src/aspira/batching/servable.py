@@ -58,6 +58,10 @@ class BatchedServable:
         """See `Served`. A queue that is not served shows in its requests' deadlines."""
         return None
 
+    @property
+    def is_lost(self) -> bool:
+        return False
+
     def statistics(self) -> BatchingStatistics:
         """What waits, and what was learned of the model's runs."""
         return self._scheduler.statistics()

@@ -51,6 +51,11 @@ class Served(Protocol):
         """Why it cannot answer although it is loaded, if so. Costs nothing."""
         ...
 
+    @property
+    def is_lost(self) -> bool:
+        """Whether it has such a problem for good: only a new process can help. Costs nothing."""
+        ...
+
     async def run(
         self,
         signature_name: str,

@@ -99,7 +99,9 @@ class _LongWait:
 
     async def _ask(self) -> None:
         try:
-            has_left = (await self._receive())["type"] == "http.disconnect"
+            # Shielded: the server answers what it was asked even when nobody wants to know any
+            # more, and pyvoy writes a traceback to the log if the question was cancelled.
+            has_left = (await asyncio.shield(self._receive()))["type"] == "http.disconnect"
         except OSError:
             has_left = True
         if has_left:

@@ -32,7 +32,10 @@ _logger = logging.getLogger(__name__)
 _LAST_STEP_S = 10.0
 """How much longer than its drain an engine may take to end its last step."""
 
-_LOOKS_PER_TIMEOUT = 4
+_LOOKS_PER_LIMIT = 4
+
+_RENEWAL_LIMIT_S = 600.0
+"""Making another runner is loading the model once more, which may take minutes."""
 
 ResultT = TypeVar("ResultT")
 
@@ -53,7 +56,7 @@ class Engine:
         self._steps = steps
         self._intake = intake
         self._gate = gate
-        self._heartbeat = Heartbeat(clock, timeout_s=stall_timeout_s)
+        self._heartbeat = Heartbeat(clock, longest_s=stall_timeout_s)
         self._clock = clock
         self._inbox = Inbox()
         self._hubs: dict[asyncio.AbstractEventLoop, StreamHub] = {}
@@ -86,9 +89,18 @@ class Engine:
         if self._heartbeat.is_stalled:
             return Unavailable(
                 "The model hangs: there is work, and it has made no step for "
-                f"{self._heartbeat.timeout_s:g} s. Retry at another replica."
+                f"{self._heartbeat.limit_s:.3g} s. Retry at another replica."
+            )
+        if self._steps.is_runner_lost:
+            return Unavailable(
+                "The model's runner was lost, and another one is being made; retry the request"
             )
         return None
+
+    @property
+    def is_lost(self) -> bool:
+        """Whether it will make no step any more. Costs nothing."""
+        return self._death is not None or self._heartbeat.is_stuck
 
     def start(self) -> None:
         self._thread.start()
@@ -119,7 +131,7 @@ class Engine:
             self._gate.leave(len(request.prompt))
             raise
         hub.add(stream)
-        hub.watch(self._find_hang, every_s=self._heartbeat.timeout_s / _LOOKS_PER_TIMEOUT)
+        hub.watch(self._find_hang, every_s=self._heartbeat.limit_s / _LOOKS_PER_LIMIT)
         return stream
 
     async def call(self, function: Callable[[StepLoop], ResultT]) -> ResultT:
@@ -141,14 +153,19 @@ class Engine:
         self._inbox.post(run)
         return await future
 
-    def close(self, *, drain_s: float) -> None:
-        """Let what was accepted end, for so long, then end the rest. Blocks; frees the runner."""
+    def close(self, *, drain_s: float) -> bool:
+        """Let what was accepted end, for so long, then end the rest. Blocks; frees the runner.
+
+        False if a step does not end: its memory is not free, and will not be.
+        """
         self._closing_error = Unavailable("The model is being unloaded; retry the request")
         self._inbox.try_post(partial(self._drain_until, self._clock.now() + drain_s))
         self._thread.join(drain_s + _LAST_STEP_S)
-        if self._thread.is_alive():
+        is_left = self._thread.is_alive()
+        if is_left:
             _logger.error("%s: a step does not end; it is left behind", self._thread.name)
             self._fail_streams(self._closing_error)
+        return not is_left
 
     def _hub(self) -> StreamHub:
         loop = asyncio.get_running_loop()
@@ -194,12 +211,20 @@ class Engine:
         if self._is_drained():
             return False
         if self._steps.has_work:
-            self._heartbeat.beat()
-            self._steps.step()
+            self._make_step()
         if not self._steps.has_work:
             self._heartbeat.rest()
         self._publish()
         return True
+
+    def _make_step(self) -> None:
+        if self._steps.is_runner_lost:
+            self._heartbeat.beat(limit_s=_RENEWAL_LIMIT_S)
+            self._steps.step()
+            return
+        self._heartbeat.beat()
+        self._steps.step()
+        self._heartbeat.learn()
 
     def _is_drained(self) -> bool:
         deadline = self._drain_deadline

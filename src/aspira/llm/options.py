@@ -36,7 +36,8 @@ class EngineOptions:
     """The most continuations of one request."""
 
     stall_timeout_s: float = 120.0
-    """A step that takes longer means that the runner hangs: streams end, the model is unready."""
+    """A step never takes longer: past it the process is unhealthy. Its streams end sooner, after 20
+    times the slowest step so far, but not within 10 s."""
 
     def __post_init__(self) -> None:
         if self.max_sequences < 1 or self.max_step_tokens < self.max_sequences:

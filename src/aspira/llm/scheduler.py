@@ -10,6 +10,7 @@ that whatever happens one sequence gets to its end, and then the next.
 from bisect import insort
 from collections.abc import Iterable, Mapping
 
+from aspira.contracts.errors import Internal
 from aspira.llm.kv_blocks import KvBlocks
 from aspira.llm.options import EngineOptions
 from aspira.llm.sequence import Rank, Sequence, SequenceState
@@ -71,6 +72,15 @@ class Scheduler:
             sequence.state = SequenceState.WAITING
         self._waiting = sorted(self.sequences, key=_rank)
         self._running = []
+
+    def check_idle(self) -> None:
+        """With no sequence there must be no block that is held. Costs nothing.
+
+        Raises:
+            Internal: blocks were lost, and more would be until none is left.
+        """
+        if self.blocks.num_held:
+            raise Internal(f"{self.blocks.num_held} cache blocks are held, and by no request")
 
     def plan(self) -> StepPlan:
         """The next step. Its rows hold the blocks they need."""

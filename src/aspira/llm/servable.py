@@ -75,6 +75,10 @@ class LanguageModel:
     def find_problem(self) -> ServingError | None:
         return self._engine.find_problem()
 
+    @property
+    def is_lost(self) -> bool:
+        return self._engine.is_lost
+
     async def encode(self, prompt: Prompt) -> TokenPrompt:
         """The tokens of a prompt, made on the loop's pool.
 
@@ -134,12 +138,16 @@ class LanguageModel:
         )
 
     def unload(self) -> None:
-        """End the engine and free its memory. Nobody streams: who does has leased the version."""
+        """End the engine and free its memory. Nobody streams: who does has leased the version.
+
+        A step that hangs keeps its memory; others must not count on it.
+        """
+        if not self._engine.close(drain_s=0.0):
+            return
         with ExitStack() as stack:
             stack.callback(self._release)
             if self.predictor is not None:
-                stack.callback(self.predictor.unload)
-            self._engine.close(drain_s=0.0)
+                self.predictor.unload()
 
     def _make_compiler(self) -> GrammarCompiler:
         return GrammarCompiler(self._text.vocabulary, vocab_size=self._engine.vocab_size)

@@ -4,6 +4,7 @@ Whatever happens, each generation that was accepted ends once: with its last cho
 error, and its blocks are free at that moment.
 """
 
+import logging
 from collections.abc import Sequence
 
 from aspira.contracts.clock import Clock
@@ -26,6 +27,8 @@ from aspira.llm.step_executor import StepExecutor
 from aspira.llm.step_plan import StepPlan
 from aspira.llm.streams import StreamEnd
 
+_logger = logging.getLogger(__name__)
+
 
 class StepLoop:
     """The generations that go on, and the steps that they are made of."""
@@ -46,10 +49,16 @@ class StepLoop:
         self._clock = clock
         self._generations: dict[Generation, None] = {}
         self._choices = ChoicesBySequence()
+        self._is_runner_lost = False
+
+    @property
+    def is_runner_lost(self) -> bool:
+        """Whether the next step is to make another runner. From any thread."""
+        return self._is_runner_lost
 
     @property
     def has_work(self) -> bool:
-        return bool(self._generations)
+        return bool(self._generations) or self._is_runner_lost
 
     def accept(self, generation: Generation) -> None:
         """Take a request in, which the gate has counted in."""
@@ -73,11 +82,14 @@ class StepLoop:
         self.recorder.update(self.scheduler, num_rebuilds=self.executor.keeper.num_rebuilds)
 
     def step(self) -> None:
-        """Make one step, if there is anything to do.
+        """Make one step, if there is anything to do: another runner, if the last one was lost.
 
         Raises:
             Unavailable: there is no runner any more; whoever is left has to be ended.
         """
+        if self._is_runner_lost:
+            self._replace_runner()
+            return
         began = self._clock.now()
         self._end_those_late(began)
         plan = self.scheduler.plan()
@@ -89,7 +101,7 @@ class StepLoop:
         try:
             self._carry_out(plan)
         except RunnerLost as error:
-            self._replace_runner(plan, error=error)
+            self._lose_runner(plan, error=error)
         self._note_step(plan, duration_s=self._clock.now() - began)
 
     def _carry_out(self, plan: StepPlan) -> None:
@@ -178,6 +190,8 @@ class StepLoop:
             outcome = because.value
             generation.send(StreamEnd())
         self.recorder.note_ended(generation, outcome=outcome, now=self._clock.now())
+        if not self._generations:
+            self.scheduler.check_idle()
 
     def _end_those_late(self, now: float) -> None:
         for generation in tuple(self._generations):
@@ -193,12 +207,18 @@ class StepLoop:
             if row.sequence in self._choices:
                 self._end(self._choices[row.sequence].generation, because=error)
 
-    def _replace_runner(self, plan: StepPlan, *, error: RunnerLost) -> None:
-        """Those in the step get a retryable error; those that wait go on with a new runner."""
+    def _lose_runner(self, plan: StepPlan, *, error: RunnerLost) -> None:
+        """Those in the step get a retryable error, now: another runner may take minutes to make."""
+        _logger.error("The model's runner was lost; making another one. %s", error.message)
         lost = Unavailable(f"The model's runner was lost; retry the request. {error.message}")
         self._end_those_in(plan, error=lost)
+        self._is_runner_lost = True
+
+    def _replace_runner(self) -> None:
+        """Those that wait go on with a new runner."""
         runner = self.executor.keeper.rebuild()
         self.scheduler.restart(runner.num_blocks)
+        self._is_runner_lost = False
 
     def _note_token(self, choice: Choice, *, now: float) -> None:
         generation = choice.generation

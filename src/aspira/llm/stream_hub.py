@@ -80,12 +80,15 @@ class StreamHub:
         """While there are streams, ask now and then whether they must fail. On the loop."""
         if not self._is_watching:
             self._is_watching = True
-            look = partial(self._look, find_problem, every_s=every_s)
+            latest = self._loop.time() + 2 * every_s
+            look = partial(self._look, find_problem, every_s=every_s, latest=latest)
             self._loop.call_later(every_s, look)
 
-    def _look(self, find_problem: FindProblem, *, every_s: float) -> None:
+    def _look(self, find_problem: FindProblem, *, every_s: float, latest: float) -> None:
         self._is_watching = False
-        problem = find_problem()
+        # A look that comes late tells of a process that was held up as a whole: the engine too
+        # gets time to go on.
+        problem = find_problem() if self._loop.time() < latest else None
         if problem is not None:
             self.fail_all(problem)
         if self._streams:

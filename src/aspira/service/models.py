@@ -164,6 +164,14 @@ class ModelsService:
         }
         return {name: self._reason(name) for name in self._configs if name not in able}
 
+    def lost(self) -> dict[str, str]:
+        """The loaded versions that only a new process can make answer again, with the reasons."""
+        return {
+            str(servable_id): str(servable.find_problem())
+            for servable_id, servable in self._manager.ready()
+            if servable.is_lost
+        }
+
     def ready_of(self, kind: type) -> list[ModelName]:
         """The models of one kind, those of them that are loaded, in order of their names."""
         ready = self._manager.ready()

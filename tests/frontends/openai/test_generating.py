@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from asgi_exchange import Answer, ScriptedClient, exchange, post, read_answer
+from asgi_exchange import Answer, ScriptedClient, exchange, get, post, read_answer
 from aspira.app import Server
 from aspira.contracts.events import RequestEnded
 from aspira.llm.runner import StepBatch
@@ -331,7 +331,7 @@ def test_a_dead_engine_makes_the_model_unready_and_says_so(tmp_path: Path) -> No
         broken = threading.Event()
 
         def before_step(_: StepBatch) -> None:
-            if broken.is_set():
+            if broken.is_set() and "m-1" in threading.current_thread().name:
                 raise RuntimeError("no more")
 
         source = ToySource(before_step=before_step)
@@ -347,6 +347,13 @@ def test_a_dead_engine_makes_the_model_unready_and_says_so(tmp_path: Path) -> No
                     break
             assert "engine has failed" in server._models.unavailable()["m"]
             assert not server._models.can_serve()
+            unhealthy = await exchange(server.application, request=get("/healthz"))
+            assert unhealthy.status == 503
+            assert "engine has failed" in unhealthy.json["lost"]["{name: m version: 1}"]
+            write_language_model(tmp_path / "m", version=2)
+            await server._models.reload(server._models.configs)
+            await until(lambda: server._models.lost() == {})
+            assert (await exchange(server.application, request=get("/healthz"))).status == 200
 
     asyncio.run(run())
 

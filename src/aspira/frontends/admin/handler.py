@@ -17,6 +17,7 @@ from aspira.frontends.rest.handler import MetricsPage, answer_metrics
 from aspira.frontends.rest.health import (
     LIVENESS_PATH,
     READINESS_PATH,
+    answer_alive,
     answer_liveness,
     answer_readiness,
     answer_starting,
@@ -66,7 +67,7 @@ class AdminHandler:
         """
         is_question = request.method in {"GET", "HEAD"}
         if is_question and request.path == LIVENESS_PATH:
-            return answer_liveness()
+            return self._answer_liveness()
         if is_question and request.path == READINESS_PATH:
             return self._answer_readiness()
         try:
@@ -81,6 +82,9 @@ class AdminHandler:
                 return await _carry_out(self._services, request=request)
         except ServingError as error:
             return error_response(error)
+
+    def _answer_liveness(self) -> HttpResponse:
+        return answer_alive() if self._services is None else answer_liveness(self._services.models)
 
     def _answer_readiness(self) -> HttpResponse:
         services = self._services

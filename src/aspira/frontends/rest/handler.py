@@ -92,7 +92,7 @@ class RestHandler:
         if self._metrics is not None and request.path == self._metrics.path:
             return await answer_metrics(self._metrics, request=request)
         if request.path == LIVENESS_PATH and self._options.is_extended:
-            return answer_liveness()
+            return answer_liveness(self._models)
         if request.path == READINESS_PATH and self._options.is_extended:
             return answer_readiness(self._models, gate=self._gate)
         return HttpResponse(404, _NOT_FOUND_PAGE, content_type="text/html")

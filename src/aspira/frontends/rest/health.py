@@ -1,5 +1,7 @@
 """Liveness and readiness over HTTP, with reasons a person with a pager can use."""
 
+from collections.abc import Mapping
+
 import orjson
 
 from aspira.frontends.rest.messages import HttpResponse
@@ -10,9 +12,20 @@ LIVENESS_PATH = "/healthz"
 READINESS_PATH = "/readyz"
 
 
-def answer_liveness() -> HttpResponse:
+def answer_alive() -> HttpResponse:
     """The process answers; that is all it says."""
     return HttpResponse(200, b'{"status": "alive"}\n')
+
+
+def answer_liveness(models: ModelsService) -> HttpResponse:
+    """200, or 503 once a model is lost that only a new process can bring back.
+
+    A model that is busy, refuses, or failed to load is none: a restart would not help it.
+    """
+    lost = models.lost()
+    if not lost:
+        return answer_alive()
+    return _told(503, reasons={"status": "to be restarted", "lost": lost})
 
 
 def answer_readiness(
@@ -40,5 +53,5 @@ def answer_starting() -> HttpResponse:
     return _told(503, reasons={"status": "starting"})
 
 
-def _told(status: int, *, reasons: dict[str, object]) -> HttpResponse:
+def _told(status: int, *, reasons: Mapping[str, object]) -> HttpResponse:
     return HttpResponse(status, orjson.dumps(reasons, option=orjson.OPT_INDENT_2) + b"\n")
