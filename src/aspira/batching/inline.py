@@ -6,23 +6,32 @@ signature, choice of outputs and size of inputs. A run on the loop that turns ou
 of its kind there for a while, and for a longer while each time.
 """
 
+import asyncio
 import threading
+from collections import deque
 from collections.abc import Set as AbstractSet
 from math import inf
+from typing import Any
 
+from aspira.batching.deadlines import deadline_exceeded
 from aspira.batching.execution import Run, run_once
 from aspira.batching.queue import Kind
 from aspira.contracts.clock import Clock
+from aspira.contracts.errors import ServingError
 from aspira.contracts.tensors import Tensors
 
-# Beyond this the loop had better serve others meanwhile.
-_MAX_CPU_S = 100e-6
+# What runs of a kind may take on the mean, to come to the loop and to stay there. Longer ones had
+# better leave the loop to others meanwhile. One run of a millisecond outweighs all before it.
+_MAX_TO_ENTER_S = 50e-6
+_MAX_TO_STAY_S = 100e-6
+_WEIGHT = 1 / 8
 # The quickest of several runs on a thread, which waits for the interpreter's lock at its end: what
 # is spread over several CPUs shows in this time only.
 _MAX_ELAPSED_S = 500e-6
+_MAX_ROUND_S = 1e-3
 _MAX_INPUT_BYTES = 16 * 2**10
-_NUM_PROOFS = 8
-_FIRST_PAUSE = 8
+_NUM_PROOFS = 16
+_FIRST_PAUSE = 16
 _MAX_PAUSE = 4096
 _NUM_TO_FORGIVE = 1024
 # Clients choose outputs and sizes.
@@ -46,18 +55,47 @@ class InlineRuns:
         # Kinds with the powers of two of their inputs' bytes.
         self._paces: dict[tuple[Kind, int], _Pace] = {}
         self._lock = threading.Lock()
+        self._waiting: deque[Any] = deque()
+        self._is_scheduled = False
 
     def is_quick(self, kind: Kind, *, num_bytes: int) -> bool:
         """Whether the loop may run it. Event loop only."""
         pace = self._paces.get((kind, num_bytes.bit_length()))
         return pace is not None and pace.is_quick
 
-    def run_here(self, kind: Kind, *, inputs: Tensors, num_bytes: int) -> Tensors:
-        """Run what is quick, on the loop.
+    def submit(
+        self, kind: Kind, *, inputs: Tensors, num_bytes: int, deadline: float | None
+    ) -> asyncio.Future[Tensors]:
+        """Run what is quick, in this round of the loop or the next. Event loop only."""
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[Tensors] = loop.create_future()
+        self._waiting.append((future, kind, inputs, num_bytes, deadline))
+        if not self._is_scheduled:
+            self._is_scheduled = True
+            loop.call_soon(self._run_waiting)
+        return future
 
-        Raises:
-            ServingError: it failed.
-        """
+    def _run_waiting(self) -> None:
+        waiting = self._waiting
+        end_s = self._clock.now() + _MAX_ROUND_S
+        while waiting:
+            future, kind, inputs, num_bytes, deadline = waiting.popleft()
+            if future.done():
+                continue
+            if deadline is not None and self._clock.now() >= deadline:
+                future.set_exception(deadline_exceeded())
+                continue
+            try:
+                future.set_result(self._run_here(kind, inputs=inputs, num_bytes=num_bytes))
+            except ServingError as error:
+                future.set_exception(error.with_traceback(None))
+            if self._clock.now() > end_s:
+                break
+        self._is_scheduled = bool(waiting)
+        if waiting:
+            asyncio.get_running_loop().call_soon(self._run_waiting)
+
+    def _run_here(self, kind: Kind, *, inputs: Tensors, num_bytes: int) -> Tensors:
         started_s = self._cpu_clock.now()
         try:
             return run_once(self._run, kind, inputs=inputs)
@@ -99,8 +137,9 @@ class _Pace:
     """What is known of runs that are alike."""
 
     __slots__ = (
-        "_best_elapsed_s",
-        "_num_proofs",
+        "_best_s",
+        "_mean_s",
+        "_num_left",
         "_num_quick",
         "_num_to_pass",
         "_pause",
@@ -109,11 +148,12 @@ class _Pace:
 
     def __init__(self) -> None:
         self.is_quick = False
-        self._pause = _FIRST_PAUSE
+        self._mean_s = 0.0
+        self._best_s = inf
+        self._num_left = _NUM_PROOFS
         self._num_to_pass = 0
+        self._pause = _FIRST_PAUSE
         self._num_quick = 0
-        self._num_proofs = 0
-        self._best_elapsed_s = inf
 
     def is_to_be_proven(self) -> bool:
         """Whether the next run on a thread is to be measured; asked once for each."""
@@ -123,17 +163,20 @@ class _Pace:
         return not self.is_quick
 
     def observe_on_thread(self, cpu_s: float, *, elapsed_s: float) -> None:
-        self._best_elapsed_s = min(self._best_elapsed_s, elapsed_s)
-        self._num_proofs += 1
-        is_proven = self._num_proofs >= _NUM_PROOFS
-        if cpu_s > _MAX_CPU_S or (is_proven and self._best_elapsed_s > _MAX_ELAPSED_S):
+        self._mean_s += (cpu_s - self._mean_s) * _WEIGHT
+        self._best_s = min(self._best_s, elapsed_s)
+        self._num_left -= 1
+        if self._num_left > 0 or self.is_quick:
+            return
+        if self._mean_s > _MAX_TO_ENTER_S or self._best_s > _MAX_ELAPSED_S:
             self._back_off()
-        elif is_proven:
+        else:
             self.is_quick = True
             self._num_quick = 0
 
     def observe_here(self, cpu_s: float) -> None:
-        if cpu_s > _MAX_CPU_S:
+        self._mean_s += (cpu_s - self._mean_s) * _WEIGHT
+        if self._mean_s > _MAX_TO_STAY_S:
             self._back_off()
             return
         self._num_quick += 1
@@ -142,7 +185,8 @@ class _Pace:
 
     def _back_off(self) -> None:
         self.is_quick = False
+        self._mean_s = 0.0
+        self._best_s = inf
+        self._num_left = _NUM_PROOFS
         self._num_to_pass = self._pause
         self._pause = min(self._pause * 2, _MAX_PAUSE)
-        self._num_proofs = 0
-        self._best_elapsed_s = inf

@@ -95,10 +95,9 @@ class BatchedServable:
             raise deadline_exceeded()
         is_quick = self._inline.is_quick(kind, num_bytes=num_bytes)
         if is_quick and not self._scheduler.is_any_waiting:
-            found = self._inline.run_here(kind, inputs=inputs, num_bytes=num_bytes)
-            if deadline is not None and self._clock.now() >= deadline:
-                raise deadline_exceeded()
-            return found
+            return await self._inline.submit(
+                kind, inputs=inputs, num_bytes=num_bytes, deadline=deadline
+            )
         future: asyncio.Future[Tensors] = asyncio.get_running_loop().create_future()
         work = Work(kind, inputs, num_rows, num_bytes, deadline, future, priority=priority)
         return await self._run_in_turn(work)
