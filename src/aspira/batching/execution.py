@@ -82,7 +82,7 @@ class BatchRunner:
                 return Execution(outcomes, index, is_failed, batch.pieces[index:])
             result: Tensors | ServingError
             try:
-                result = self._try_run(batch.kind, inputs=work.inputs)
+                result = run_once(self._run, batch.kind, inputs=work.inputs)
             except ServingError as error:
                 result = error.with_traceback(None)
                 is_failed = True
@@ -92,20 +92,12 @@ class BatchRunner:
     def _run_pieces(self, batch: Batch, *, num_rows: int) -> Iterable[Tensors]:
         kind, pieces, _ = batch
         inputs = assemble.merge([piece.rows for piece in pieces], num_rows=num_rows)
-        outputs = self._try_run(kind, inputs=inputs)
+        outputs = run_once(self._run, kind, inputs=inputs)
         sizes = [piece.end - piece.begin for piece in pieces]
         if len(pieces) == 1 and sizes[0] == num_rows:
             return (outputs,)
         assemble.check_outputs(outputs, num_rows=num_rows)
         return assemble.split(outputs, sizes=sizes)
-
-    def _try_run(self, kind: Kind, *, inputs: Tensors) -> Tensors:
-        try:
-            return self._run(kind, inputs=inputs)
-        except ServingError:
-            raise
-        except BaseException as error:  # noqa: BLE001 - even what would end the thread
-            raise _as_serving_error(error) from None
 
     def _retry(self, batch: Batch, *, error: ServingError) -> Iterator[Outcome]:
         """The pieces of a failed batch in halves; at most as many more runs as twice its pieces."""
@@ -138,6 +130,20 @@ class BatchRunner:
         if not is_last:
             return None
         return Outcome(work, assemble.join([work.parts[row] for row in sorted(work.parts)]))
+
+
+def run_once(run: Run, kind: Kind, *, inputs: Tensors) -> Tensors:
+    """The outputs of one run.
+
+    Raises:
+        ServingError: whatever the runtime raised.
+    """
+    try:
+        return run(kind, inputs=inputs)
+    except ServingError:
+        raise
+    except BaseException as error:  # noqa: BLE001 - even what would end the thread
+        raise _as_serving_error(error) from None
 
 
 def _as_serving_error(raised: BaseException) -> ServingError:

@@ -57,7 +57,7 @@ class Scheduler:
     ) -> None:
         self._runner = runner
         self._servable_id = servable_id
-        self._clock, self._completions, self._events = context
+        self._clock, self._completions, self._events, _ = context
         self._num_threads = _count_threads(options, parameters=parameters)
         self._is_merging = parameters is not None
         self._cost_model = CostModel()
@@ -120,6 +120,11 @@ class Scheduler:
     def statistics(self) -> BatchingStatistics:
         """Safe on any thread."""
         return BatchingStatistics(self._queue.num_requests, self._limit.rows, self._cost_model.cost)
+
+    @property
+    def is_any_waiting(self) -> bool:
+        """Whether a run has to wait its turn. Event loop only."""
+        return self._queue.num_requests > 0
 
     def _has_room(self, work: Work) -> bool:
         """Whether the queue is so short that no bound can matter. Lock held."""

@@ -2,17 +2,19 @@
 
 import asyncio
 from collections.abc import Mapping
+from collections.abc import Set as AbstractSet
 
 from aspira.batching.assemble import can_be_merged, count_rows, shapes_of
 from aspira.batching.context import BatchingContext
 from aspira.batching.deadlines import DeadlineWatch, deadline_exceeded
 from aspira.batching.execution import BatchRunner
+from aspira.batching.inline import InlineRuns
 from aspira.batching.options import BatchingOptions, BatchingParameters
 from aspira.batching.queue import Kind, Work
 from aspira.batching.scheduler import BatchingStatistics, Scheduler
 from aspira.contracts.errors import InvalidArgument, ServingError
 from aspira.contracts.identity import ServableId
-from aspira.contracts.servable import Servable
+from aspira.contracts.servable import Servable, Unblocking
 from aspira.contracts.signatures import Signature
 from aspira.contracts.tensors import Tensors
 
@@ -38,8 +40,14 @@ class BatchedServable:
             if parameters is not None and can_be_merged(signature)
         )
         self._deadlines = DeadlineWatch(context.clock)
+        self._inline = InlineRuns(
+            self._run_now,
+            names=_find_unblocking(servable) if parameters is None else frozenset(),
+            clock=context.clock,
+            cpu_clock=context.cpu_clock,
+        )
         self._scheduler = Scheduler(
-            BatchRunner(self._run_now, parameters=parameters, clock=context.clock),
+            BatchRunner(self._inline.run_on_thread, parameters=parameters, clock=context.clock),
             servable_id=servable_id,
             options=options,
             parameters=parameters,
@@ -83,25 +91,20 @@ class BatchedServable:
             ResourceExhausted: it would have to wait too long.
             ServingError: the runtime's own error.
         """
-        future: asyncio.Future[Tensors] = asyncio.get_running_loop().create_future()
         num_rows, kind = 1, Kind(signature_name, outputs, None)
         if signature_name in self._mergeable:
             num_rows, kind = self._measure(signature_name, inputs=inputs, outputs=outputs)
         num_bytes = sum([tensor.nbytes for tensor in inputs.values()])
-        if deadline is not None:
-            if self._clock.now() >= deadline:
-                raise deadline_exceeded()
-            self._deadlines.add(future, deadline=deadline)
-        try:
-            self._scheduler.submit(
-                Work(kind, inputs, num_rows, num_bytes, deadline, future, priority=priority)
+        if deadline is not None and self._clock.now() >= deadline:
+            raise deadline_exceeded()
+        is_quick = self._inline.is_quick(kind, num_bytes=num_bytes)
+        if is_quick and not self._scheduler.is_any_waiting:
+            return await self._inline.submit(
+                kind, inputs=inputs, num_bytes=num_bytes, deadline=deadline
             )
-            return await future
-        finally:
-            if deadline is not None:
-                self._deadlines.remove(future)
-            # The future holds the error, whose traceback holds this frame: not both ways round.
-            del future
+        future: asyncio.Future[Tensors] = asyncio.get_running_loop().create_future()
+        work = Work(kind, inputs, num_rows, num_bytes, deadline, future, priority=priority)
+        return await self._run_in_turn(work)
 
     def unload(self) -> None:
         """Finish what runs, end the threads, free the model. Blocks."""
@@ -109,6 +112,18 @@ class BatchedServable:
             self._scheduler.close()
         finally:
             self._servable.unload()
+
+    async def _run_in_turn(self, work: Work) -> Tensors:
+        if work.deadline is not None:
+            self._deadlines.add(work.future, deadline=work.deadline)
+        try:
+            self._scheduler.submit(work)
+            return await work.future
+        finally:
+            if work.deadline is not None:
+                self._deadlines.remove(work.future)
+            # The future holds the error, whose traceback holds this frame: not both ways round.
+            del work
 
     def _measure(
         self, signature_name: str, *, inputs: Tensors, outputs: tuple[str, ...]
@@ -126,3 +141,7 @@ class BatchedServable:
 
     def _run_now(self, kind: Kind, *, inputs: Tensors) -> Tensors:
         return self._servable.run(kind.signature_name, inputs=inputs, outputs=kind.outputs)
+
+
+def _find_unblocking(servable: Servable) -> AbstractSet[str]:
+    return servable.straight_signatures if isinstance(servable, Unblocking) else frozenset()

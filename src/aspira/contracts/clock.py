@@ -15,3 +15,10 @@ class SystemClock:
 
     def now(self) -> float:
         return time.monotonic()
+
+
+class ThreadCpuClock:
+    """The CPU time of the thread that asks."""
+
+    def now(self) -> float:
+        return time.thread_time()

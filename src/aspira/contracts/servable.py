@@ -5,6 +5,7 @@ what services see of a version that is ready, whatever kind it is.
 """
 
 from collections.abc import Mapping
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from typing import Protocol, TypeVar, runtime_checkable
 
@@ -31,6 +32,18 @@ class Servable(Protocol):
 
     def unload(self) -> None:
         """Free everything. Called once, after the last `run` has returned."""
+        ...
+
+
+@runtime_checkable
+class Unblocking(Protocol):
+    """A servable that knows which of its runs never wait."""
+
+    @property
+    def straight_signatures(self) -> AbstractSet[str]:
+        """Those that do nothing but compute, on CPUs and in memory, for as long as inputs of their
+        size take: no locks, files, devices, clients or loops.
+        """
         ...
 
 

@@ -6,6 +6,7 @@ ops to TensorFlow's pool costs more than running them.
 """
 
 from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Set as AbstractSet
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,6 +27,7 @@ from aspira.runtimes.saved_model import (
     read_meta_graph,
 )
 from aspira.runtimes.session_overrides import apply_session_overrides
+from aspira.runtimes.straight_graph import find_straight_signatures
 from aspira.runtimes.warmup import replay_warmup
 from aspira.wire.signature_def import decode_signature
 
@@ -98,11 +100,19 @@ class TensorflowServable:
         self._session = session
         self._signatures = _read_signatures(meta_graph)
         self._is_small = _count_nodes(meta_graph) <= _MAX_NODES_ON_CALLING_THREAD
+        self._straight = frozenset[str]()
+        if self._is_small and not _has_devices(session):
+            self._straight = find_straight_signatures(meta_graph, signatures=self._signatures)
         self._calls: dict[tuple[str, tuple[str, ...]], Call] = {}
 
     @property
     def signatures(self) -> Mapping[str, Signature]:
         return self._signatures
+
+    @property
+    def straight_signatures(self) -> AbstractSet[str]:
+        """See `Unblocking`."""
+        return self._straight
 
     def prepare(self) -> None:
         """Have TensorFlow prune and optimize the graph of each signature before requests come."""
@@ -232,6 +242,11 @@ def _read_signatures(meta_graph: MetaGraph) -> SignatureTable:
     }
     internal = {name: signatures.pop(name) for name in _INTERNAL_SIGNATURES & signatures.keys()}
     return SignatureTable(signatures, internal=internal)
+
+
+def _has_devices(session: Session) -> bool:
+    """Whether runs may wait for a GPU, and with it for other models."""
+    return any(device.device_type != "CPU" for device in session.list_devices())
 
 
 def _count_nodes(meta_graph: MetaGraph) -> int:
