@@ -126,11 +126,19 @@ def num_page_faults() -> int:
     return resource.getrusage(resource.RUSAGE_SELF).ru_minflt
 
 
-def test_memory_comes_back(exported: Path) -> None:
-    runner = load(exported, cache_mib=256)
-    full = memory_kib("VmRSS")
-    runner.close()
-    assert full - memory_kib("VmRSS") > 200 << 10
+def test_an_idle_cache_takes_no_memory_and_a_closed_one_is_used_again(exported: Path) -> None:
+    sizes = []
+    for _ in range(4):
+        before = memory_kib("VmRSS")
+        runner = load(exported, cache_mib=128)
+        taken = memory_kib("VmRSS") - before
+        blocks = range(runner.num_blocks)
+        payload = np.zeros((len(blocks), runner.export_blocks([0]).shape[1]), np.uint8)
+        runner.import_blocks(blocks, payload=payload)
+        runner.close()
+        sizes.append(memory_kib("VmRSS"))
+        assert taken < 32 << 10
+    assert sizes[-1] - sizes[0] < 128 << 10
 
 
 @pytest.mark.parametrize(

@@ -27,7 +27,7 @@ class TensorflowRunner:
     def __init__(
         self, shared: SharedSession, *, description: DecoderDescription, options: DecoderOptions
     ) -> None:
-        """Takes all memory of the cache.
+        """Memory of the cache is taken as it is first used.
 
         Raises:
             ServingError: the model cannot be loaded, or not with these options.
@@ -53,6 +53,8 @@ class TensorflowRunner:
             self._read_blocks = session.function(READ_BLOCKS)
             self._write_blocks = session.function(WRITE_BLOCKS)
             self._init_cache(num_blocks=self._num_blocks + 1)
+            unused = np.zeros((1, self._block_bytes), np.uint8)
+            self.import_blocks([self._num_blocks], payload=unused)
         except BaseException:
             shared.release()
             raise

@@ -67,9 +67,14 @@ class _CacheFunctions:
         self.dtype = self._caches[0].dtype
 
     def init(self, num_blocks: Node) -> Mapping[str, Node]:
-        """Clear all caches, and give them this size."""
+        """Give all caches this size.
+
+        Memory is taken as it is first written to. A step clears a block whose first place it
+        writes, so what others left there is never seen.
+        """
+        shape = tf.stack([num_blocks * self._num_heads, *self._head_shape])
         for cache in self._caches:
-            cache.assign(tf.zeros([num_blocks * self._num_heads, *self._head_shape], self.dtype))
+            cache.assign(tf.raw_ops.Empty(shape=shape, dtype=self.dtype, init=False))
         return {"num_blocks": tf.identity(num_blocks)}
 
     def read(self, block_ids: Node) -> Mapping[str, Node]:

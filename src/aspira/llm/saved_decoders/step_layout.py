@@ -81,8 +81,13 @@ def _blocks_of_spans(
     first: npt.NDArray[np.int64],
     unused_block: int,
 ) -> Int32s:
-    """[spans, `SPAN_BLOCKS`]; after the last block of a sequence comes `unused_block`."""
-    begins, ends = batch.block_begins[sequences], batch.block_begins[sequences + 1]
+    """[spans, `SPAN_BLOCKS`]; `unused_block` stands for blocks that have no tokens yet.
+
+    Those may hold anything, and what is not a number would spoil the sum that it has no part in.
+    """
+    lengths = batch.past_lens + np.diff(batch.sequence_begins)
+    begins = batch.block_begins[sequences]
+    ends = begins + -(-lengths[sequences] // BLOCK_SIZE)
     indices = (begins + first)[:, np.newaxis] + np.arange(SPAN_BLOCKS)
     is_there = indices < ends[:, np.newaxis]
     found = batch.block_ids[np.minimum(indices, len(batch.block_ids) - 1)]
