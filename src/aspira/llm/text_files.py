@@ -46,11 +46,13 @@ def _write_from_gguf(files: ModelFiles, *, directory: Path) -> None:
     tokenizer_config = {"bos_token": special.bos, "eos_token": special.eos}
     if template is not None:
         tokenizer_config["chat_template"] = template
-    _write_json(directory / TOKENIZER_CONFIG_FILE, tokenizer_config)
-    _write_json(directory / GENERATION_CONFIG_FILE, {"eos_token_id": sorted(special.stop_ids)})
+    _write_json(directory / TOKENIZER_CONFIG_FILE, value=tokenizer_config)
+    _write_json(
+        directory / GENERATION_CONFIG_FILE, value={"eos_token_id": sorted(special.stop_ids)}
+    )
     if files.find(TOKENIZER_FILE) is None:
         build_tokenizer(file).save(str(directory / TOKENIZER_FILE))
 
 
-def _write_json(path: Path, value: object) -> None:
+def _write_json(path: Path, *, value: object) -> None:
     path.write_bytes(orjson.dumps(value))

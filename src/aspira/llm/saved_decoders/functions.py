@@ -81,7 +81,7 @@ class _CacheFunctions:
         rows = self._rows(block_ids)
         return {"blocks": tf.stack([tf.gather(cache, rows) for cache in self._caches], axis=1)}
 
-    def write(self, block_ids: Node, blocks: Node) -> Mapping[str, Node]:
+    def write(self, block_ids: Node, *, blocks: Node) -> Mapping[str, Node]:
         rows = tf.reshape(self._rows(block_ids), [-1])
         for index, cache in enumerate(self._caches):
             content = tf.reshape(blocks[:, index], [-1, *self._head_shape])
