@@ -39,7 +39,9 @@ def prepare_environment(peer: str, *, log: Path, is_alone: bool = False) -> Path
     if not stamp.exists() or stamp.read_text() != wanted:
         print(f"Installing {peer} ...", file=sys.stderr, flush=True)
         _run([sys.executable, "-m", "venv", str(directory)], log=log)
-        _run([str(python), "-m", "pip", "install", "--requirement", str(requirements)], log=log)
+        # The list is whole; what it leaves out on purpose is not to be added.
+        install = [str(python), "-m", "pip", "install", "--no-deps"]
+        _run([*install, "--requirement", str(requirements)], log=log)
         stamp.write_text(wanted)
     if not is_alone:
         # Written each time: the benchmark may run from another place now.

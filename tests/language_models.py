@@ -131,7 +131,8 @@ def step_batch(
 
 
 def run(runner: Runner, *chunks: Chunk, rows: Sequence[int] | None = None) -> Logits:
-    return runner.run(step_batch(chunks, block_size=runner.block_size, rows=rows))
+    # The next step may write over what a runner returned.
+    return runner.run(step_batch(chunks, block_size=runner.block_size, rows=rows)).copy()
 
 
 def greedy(runner: Runner, *, prompts: Sequence[Sequence[int]], num: int) -> list[list[int]]:

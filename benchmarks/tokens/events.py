@@ -75,6 +75,9 @@ def _read_events(asked_at: float, *, events: _Events, last_at: float) -> Timelin
         body = json.loads(data)
         if "error" in body:
             return Timeline(asked_at, tuple(texts_at), at, 0, error=str(body["error"])[:120])
+        if events.is_complete and _is_last(body):
+            # transformers sends nothing after the finish reason.
+            error = ""
         text = "".join(_texts(body))
         if text:
             texts_at.append(at)
@@ -82,6 +85,10 @@ def _read_events(asked_at: float, *, events: _Events, last_at: float) -> Timelin
         num_tokens = (body.get("usage") or {}).get("completion_tokens", num_tokens)
     count = num_tokens or len(texts_at)
     return Timeline(asked_at, tuple(texts_at), last_at, count, error, "".join(parts))
+
+
+def _is_last(body: dict[str, Any]) -> bool:
+    return any(choice.get("finish_reason") for choice in body.get("choices", ()))
 
 
 def _texts(body: dict[str, Any]) -> Iterator[str]:

@@ -46,7 +46,8 @@ class Server:
     make_command: MakeCommand
     workloads: tuple[Workload, ...]
     is_asked_by_text: bool = False
-    is_aspira: bool = False
+    model: str = _NAME
+    """What requests call the model."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +65,7 @@ class BareLoop:
 
 Subject = Server | BareLoop
 
-ONE = Workload("one", "1 stream", 2, num_clients=1)
+ONE = Workload("one", "1 stream", 1, num_clients=1)
 SIXTEEN = Workload("sixteen", "16 streams", 16, num_clients=16)
 THIRTY_TWO = Workload("thirty_two", "32 streams", 32, num_clients=32)
 STEADY = Workload("steady", "16 clients, each asks again", 48, num_clients=16)
@@ -96,7 +97,7 @@ def make_body(prompt: Prompt, *, server: Server, workload: Workload) -> dict[str
     """A completion of exactly so many tokens, the most likely ones."""
     if server.is_asked_by_text:
         return {
-            "model": str(_NAME),
+            "model": server.model,
             "prompt": prompt.text,
             "stream": True,
             # An end token that no model draws.
@@ -109,7 +110,7 @@ def make_body(prompt: Prompt, *, server: Server, workload: Workload) -> dict[str
             ),
         }
     return {
-        "model": _NAME,
+        "model": server.model,
         "prompt": list(prompt.token_ids),
         "max_tokens": workload.num_output_tokens,
         "temperature": 0,
@@ -131,9 +132,7 @@ def plan_aspira(model: TokenModel, *, workloads: tuple[Workload, ...]) -> Server
             f"--model_base_path={model.hugging_face.parent}",
         ]
 
-    return Server(
-        ASPIRA, "Aspira", "default flags", make_command, workloads=workloads, is_aspira=True
-    )
+    return Server(ASPIRA, "Aspira", "default flags", make_command, workloads=workloads)
 
 
 def plan_aspira_bare(model: TokenModel, *, workloads: tuple[Workload, ...]) -> BareLoop:
@@ -170,9 +169,11 @@ def plan_vllm(model: TokenModel, *, python: Path, workloads: tuple[Workload, ...
             "VLLM_CPU_KVCACHE_SPACE=1",
             "VLLM_NO_USAGE_STATS=1",
             "HF_HUB_OFFLINE=1",
-            str(python.parent / "vllm"),
-            "serve",
-            str(model.hugging_face),
+            str(python),
+            # The command `vllm` asks for a package of that name, which the CPU build is not.
+            "-m",
+            "vllm.entrypoints.openai.api_server",
+            f"--model={model.hugging_face}",
             "--host=127.0.0.1",
             f"--port={ports.rest}",
             f"--served-model-name={_NAME}",
@@ -216,6 +217,8 @@ def plan_transformers(
         make_command,
         workloads=workloads,
         is_asked_by_text=True,
+        # The path that it was started with.
+        model=str(model.hugging_face),
     )
 
 

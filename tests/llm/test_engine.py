@@ -85,6 +85,27 @@ def test_engines_serve_one_loop_after_the_other() -> None:
             assert asyncio.run(collect(engine, make_request(PROMPT)))[0] == expected(PROMPT)
 
 
+def test_a_token_is_read_while_the_next_one_is_computed() -> None:
+    was_read = threading.Event()
+    num_steps = 0
+
+    def wait_for_reader(_: StepBatch) -> None:
+        nonlocal num_steps
+        num_steps += 1
+        assert num_steps == 1 or was_read.wait(timeout=60)
+
+    async def scenario(engine: Engine) -> None:
+        stream = engine.submit(make_request(PROMPT))
+        assert (await anext(stream)).token_ids == (expected(PROMPT)[0],)
+        was_read.set()
+        assert [token async for delta in stream for token in delta.token_ids] == expected(PROMPT)[
+            1:
+        ]
+
+    with running_engine(lambda: ToyDecoder(before_step=wait_for_reader)) as engine:
+        asyncio.run(scenario(engine))
+
+
 def test_closing_a_stream_ends_the_work() -> None:
     async def scenario(engine: Engine) -> None:
         stream = engine.submit(make_request(PROMPT, max_tokens=LONG))

@@ -23,7 +23,8 @@ def check_batch(batch: StepBatch, *, runner: Runner) -> None:
         (batch.block_ids, runner.num_blocks, "cache block"),
         (batch.sampled_rows, len(batch.tokens), "row"),
     ):
-        if len(ids) and not 0 <= ids.min() <= ids.max() < bound:
+        # Without its sign a negative id is a large one.
+        if len(ids) and ids.view(f"u{ids.itemsize}").max() >= bound:
             raise Internal(f"A step names a {what} outside 0 to {bound - 1}")
 
 

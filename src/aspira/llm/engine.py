@@ -212,26 +212,29 @@ class Engine:
             return False
         if self._steps.has_work:
             self._make_step()
+        self._steps.update_statistics()
         if not self._steps.has_work:
             self._heartbeat.rest()
-        self._publish()
+            self._wake()
         return True
 
     def _make_step(self) -> None:
         if self._steps.is_runner_lost:
             self._heartbeat.beat(limit_s=_RENEWAL_LIMIT_S)
+            self._wake()
             self._steps.step()
             return
         self._heartbeat.beat()
-        self._steps.step()
+        # What the step before made is brought to its readers while this one computes: woken
+        # earlier, they would take the interpreter from this thread while it plans.
+        self._steps.step(on_planned=self._wake)
         self._heartbeat.learn()
 
     def _is_drained(self) -> bool:
         deadline = self._drain_deadline
         return deadline is not None and (not self._steps.has_work or self._clock.now() >= deadline)
 
-    def _publish(self) -> None:
-        self._steps.update_statistics()
+    def _wake(self) -> None:
         for hub in self._hubs.values():
             hub.wake()
 
@@ -242,7 +245,8 @@ class Engine:
             for command in self._inbox.close():
                 command()
             self._steps.end_all(error)
-            self._publish()
+            self._steps.update_statistics()
+            self._wake()
         except Exception:
             _logger.exception("%s: not all requests ended in order", self._thread.name)
         # For streams that a defect has kept from being told.

@@ -94,7 +94,7 @@ class OpenvinoRunner:
             "sampled_rows": batch.sampled_rows,
         }
         try:
-            results = self._request.infer(feeds, share_inputs=True, share_outputs=False)
+            results = self._request.infer(feeds, share_inputs=True, share_outputs=True)
         except RuntimeError as error:
             raise Internal(f"A step of the decoder failed: {error}") from error
         logits: Logits = results[0]

@@ -81,7 +81,10 @@ class Runner(Protocol):
         ...
 
     def run(self, batch: StepBatch) -> Logits:
-        """Compute one step, writing the cache in place; returns logits [R, vocab_size], owned."""
+        """Compute one step, writing the cache in place; returns logits [R, vocab_size].
+
+        They are the caller's to read until the next step, which may write to the same memory.
+        """
         ...
 
     def export_blocks(self, block_ids: Sequence[int]) -> BlockPayload:

@@ -5,7 +5,7 @@ error, and its blocks are free at that moment.
 """
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from aspira.contracts.clock import Clock
 from aspira.contracts.errors import (
@@ -81,8 +81,9 @@ class StepLoop:
         """Renew the recorder's."""
         self.recorder.update(self.scheduler, num_rebuilds=self.executor.keeper.num_rebuilds)
 
-    def step(self) -> None:
+    def step(self, *, on_planned: Callable[[], None] | None = None) -> None:
         """Make one step, if there is anything to do: another runner, if the last one was lost.
+        `on_planned` is called before a step computes.
 
         Raises:
             Unavailable: there is no runner any more; whoever is left has to be ended.
@@ -98,6 +99,8 @@ class StepLoop:
                 raise Internal("Requests are waiting and none of them can run")
             return
         self._note_started(plan, now=began)
+        if on_planned is not None:
+            on_planned()
         try:
             self._carry_out(plan)
         except RunnerLost as error:

@@ -72,6 +72,13 @@ def test_without_usage_events_count(load: ModuleType) -> None:
     assert timeline_of(load, chunked(EVENTS, DONE)).num_tokens == 2
 
 
+def test_a_finish_reason_ends_an_answer_that_is_whole(load: ModuleType) -> None:
+    last = b'data: {"choices": [{"text": "", "finish_reason": "length"}]}\n\n'
+    whole = chunked(EVENTS, last)
+    assert timeline_of(load, whole).error == ""
+    assert timeline_of(load, whole.removesuffix(b"0\r\n\r\n")).error == "the answer broke off"
+
+
 @pytest.mark.parametrize(
     ("answer", "error"),
     [
