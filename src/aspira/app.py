@@ -46,9 +46,9 @@ from aspira.llm.cache_budget import CacheBudget
 from aspira.llm.choice import LanguageModels
 from aspira.llm.loader import LanguageModelContext
 from aspira.llm.model_source import FindLanguageModel, find_language_model
-from aspira.llm.servable import LanguageModel
 from aspira.observability.logging import EventLogger
 from aspira.observability.subscribers import ServingMetrics
+from aspira.observability.tracing import make_tracer
 from aspira.platform_config import apply_platform_config
 from aspira.platforms import Platforms
 from aspira.routing.table import RoutingTable
@@ -75,6 +75,7 @@ from aspira.wire.text_format import parse_text_file, read_text_file
 _UNLOAD_S = 3.0
 _LAST_ERRORS_S = 1.0
 """Of the grace period, for streams that it cuts short to tell their clients so."""
+_LAST_TRACES_S = 1.0
 _SWITCH_INTERVAL_S = 0.0005
 # The names that TensorFlow Serving's health service knows.
 _ALWAYS_HEALTHY = frozenset({"", "ModelService", "PredictionService"})
@@ -106,6 +107,9 @@ class Server:
         self._metrics = ServingMetrics(clock=clock)
         events.subscribe_lifecycle(EventLogger(sys.stderr).on_event)
         self._metrics.attach(events)
+        self._tracer = make_tracer()
+        if self._tracer is not None:
+            events.subscribe_generations(self._tracer.on_generation)
         completions = Completions[Tensors](asyncio.get_running_loop())
         batching = BatchingContext(clock, completions, events)
         budget = CacheBudget(settings.language_models.cache_budget_mib)
@@ -197,7 +201,11 @@ class Server:
         return True
 
     async def close(self) -> None:
-        """After `drain`, when the other ports are closed: close the admin port."""
+        """After `drain`, when the other ports are closed: send the last traces, close the admin
+        port.
+        """
+        if self._tracer is not None:
+            await asyncio.to_thread(self._tracer.flush, _LAST_TRACES_S)
         if self._admin is not None:
             await self._admin.stop()
 
@@ -240,8 +248,7 @@ class Server:
         queues = [
             (name, one.statistics()) for name, one in predictors if isinstance(one, BatchedServable)
         ]
-        engines = [(name, one.statistics) for name, one in ready if isinstance(one, LanguageModel)]
-        return self._metrics.render(queues, engines=engines)
+        return self._metrics.render(queues)
 
     def _make_application(self, inference: InferenceService, *, events: EventBus) -> Application:
         """All protocols; TensorFlow Serving's alone if no others are wanted."""

@@ -1,13 +1,21 @@
 """A version is loaded warm, within the memory budget, and gives all back."""
 
+import asyncio
+import threading
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from aspira.contracts.clock import SystemClock
-from aspira.contracts.errors import InvalidArgument, ResourceExhausted, ServingError
-from aspira.contracts.events import EventBus, GenerationEvent
+from aspira.contracts.errors import (
+    InvalidArgument,
+    ResourceExhausted,
+    ServingError,
+    Unavailable,
+)
+from aspira.contracts.events import EngineEnded, EngineStarted, EventBus, GenerationEvent
+from aspira.contracts.generation import GenerateRequest
 from aspira.contracts.identity import ModelName, ServableId, Version
 from aspira.contracts.servable import Loader, Servable, Served
 from aspira.llm.cache_budget import CacheBudget
@@ -15,6 +23,7 @@ from aspira.llm.loader import LanguageModelContext, LanguageModelLoader
 from aspira.llm.model_files import OPTIONS_FILE
 from aspira.llm.model_source import find_language_model
 from aspira.llm.runner import Runner, StepBatch
+from aspira.llm.servable import LanguageModel
 from language_toys import ToySource
 
 SERVABLE_ID = ServableId(ModelName("m"), Version(1))
@@ -42,10 +51,40 @@ def test_a_version_is_warm_before_it_is_ready_and_that_is_no_traffic() -> None:
     try:
         assert max(len(step.tokens) for step in steps) > 1
         assert min(len(step.tokens) for step in steps) == 1
-        assert told == []
+        assert [type(event) for event in told] == [EngineStarted]
         assert model.statistics.requests_accepted == model.statistics.generation_tokens == 0
     finally:
         model.unload()
+    started, ended = told
+    assert isinstance(ended, EngineEnded)
+    assert ended == EngineEnded(*started)
+    assert ended.read().requests_accepted == 0
+
+
+def test_a_step_that_hangs_keeps_its_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("aspira.llm.engine._LAST_STEP_S", 0.0)
+    is_loaded, is_reached, may_end = threading.Event(), threading.Event(), threading.Event()
+
+    def hang(_: StepBatch) -> None:
+        if is_loaded.is_set():
+            is_reached.set()
+            assert may_end.wait(60)
+
+    async def leave_amid_a_step(model: LanguageModel) -> None:
+        stream = model.submit(GenerateRequest((1,), 0.0, 5))
+        reader = asyncio.ensure_future(anext(stream))
+        assert await asyncio.to_thread(is_reached.wait, 60)
+        await asyncio.to_thread(model.unload)
+        with pytest.raises(Unavailable, match="being unloaded"):
+            await reader
+
+    budget = CacheBudget(1024)
+    model = make_loader(ToySource(before_step=hang), budget=budget).load()
+    is_loaded.set()
+    asyncio.run(leave_amid_a_step(model))
+    with pytest.raises(ResourceExhausted):
+        budget.take(16)
+    may_end.set()
 
 
 def test_a_model_that_cannot_answer_does_not_load() -> None:

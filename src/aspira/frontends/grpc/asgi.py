@@ -37,6 +37,7 @@ from aspira.frontends.grpc.methods import (
 )
 from aspira.frontends.offload import on_thread
 from aspira.service.drain import RequestGate
+from aspira.service.request_origin import set_origin
 
 # gRPC's own default. What streams here, health and reflection, is small.
 _MAX_STREAMED_BYTES = 4 * 2**20
@@ -64,6 +65,7 @@ class GrpcApplication:
                     payload = await self._answer_unary(method, headers=headers, receive=receive)
                     await _send_message(send, payload=payload)
             elif method is not None:
+                set_origin(scope["headers"], operation="text_completion")
                 await self._answer_stream(method, headers=headers, receive=receive, send=send)
             else:
                 raise Unimplemented(f"Method not found: {scope['path']}")

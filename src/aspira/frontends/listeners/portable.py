@@ -32,6 +32,7 @@ from aspira.frontends.listeners.options import ListenerOptions, bind_port
 from aspira.frontends.listeners.tls import Tls, make_ssl_context
 from aspira.frontends.priority import PRIORITY_HEADER, parse_priority
 from aspira.service.drain import RequestGate
+from aspira.service.request_origin import set_origin
 
 _STATUS_BY_NUMBER = tuple(sorted(grpc.StatusCode, key=lambda status: int(status.value[0])))
 _CLOSE_S = 5.0
@@ -184,12 +185,18 @@ def _priority_of(context: Any) -> int:
     return 0
 
 
+def _headers_of(context: Any) -> Iterator[tuple[bytes, bytes]]:
+    for name, value in context.invocation_metadata():
+        yield name.encode(), value.encode() if isinstance(value, str) else value
+
+
 def _stream_behavior(method: StreamMethod) -> Callable[..., AsyncIterator[bytes]]:
     async def messages(payloads: AsyncIterator[bytes]) -> AsyncIterator[Message]:
         async for payload in payloads:
             yield parse_message(method, payload=payload)
 
     async def answer(payloads: AsyncIterator[bytes], context: Any) -> AsyncIterator[bytes]:
+        set_origin(_headers_of(context), operation="text_completion")
         try:
             async for response in call_stream(method, requests=messages(payloads)):
                 yield response.SerializeToString()
