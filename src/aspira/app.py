@@ -46,6 +46,7 @@ from aspira.llm.cache_budget import CacheBudget
 from aspira.llm.choice import LanguageModels
 from aspira.llm.loader import LanguageModelContext
 from aspira.llm.model_source import FindLanguageModel, find_language_model
+from aspira.llm.servable import LanguageModel
 from aspira.observability.logging import EventLogger
 from aspira.observability.subscribers import ServingMetrics
 from aspira.observability.tracing import make_tracer
@@ -119,7 +120,9 @@ class Server:
             batching=batching,
             make_runtime_loader=make_runtime_loader,
             language_models=LanguageModels(
-                find_language_model, context=LanguageModelContext(clock, events, budget)
+                find_language_model,
+                context=LanguageModelContext(clock, events, budget),
+                must_generate=lambda name: self._models.must_generate(name),  # noqa: PLW0108 - later
             ),
         )
         self._manager = Manager[Served](

@@ -19,6 +19,7 @@ from aspira.contracts.generation import GenerateRequest
 from aspira.contracts.identity import ModelName, ServableId, Version
 from aspira.contracts.servable import Loader, Servable, Served
 from aspira.llm.cache_budget import CacheBudget
+from aspira.llm.choice import LanguageModels
 from aspira.llm.loader import LanguageModelContext, LanguageModelLoader
 from aspira.llm.model_files import OPTIONS_FILE
 from aspira.llm.model_source import find_language_model
@@ -114,6 +115,27 @@ def test_caches_share_a_budget() -> None:
     second.unload()
     assert sizes == [1024, 476, 1024]
     assert budget.take(1500) == 1500
+
+
+def test_only_language_models_load_where_only_they_may(tmp_path: Path) -> None:
+    context = LanguageModelContext(SystemClock(), EventBus(), CacheBudget(0))
+    models = LanguageModels(
+        lambda _: None, context=context, must_generate=lambda name: name == "must"
+    )
+
+    class Otherwise:
+        def load(self) -> Any:
+            return "another model"
+
+    def load(name: str) -> Any:
+        servable_id = ServableId(ModelName(name), Version(1))
+        return models.make_loader(
+            servable_id, path=tmp_path, otherwise=Otherwise(), queued=unqueued
+        ).load()
+
+    assert load("may") == "another model"
+    with pytest.raises(InvalidArgument, match=f"language_model, and {tmp_path} holds none"):
+        load("must")
 
 
 def test_without_a_budget_everybody_gets_what_they_want() -> None:
