@@ -108,9 +108,7 @@ class Server:
         self._metrics = ServingMetrics(clock=clock)
         events.subscribe_lifecycle(EventLogger(sys.stderr).on_event)
         self._metrics.attach(events)
-        self._tracer = make_tracer()
-        if self._tracer is not None:
-            events.subscribe_generations(self._tracer.on_generation)
+        self._tracer = make_tracer(events)
         completions = Completions[Tensors](asyncio.get_running_loop())
         batching = BatchingContext(clock, completions, events)
         budget = CacheBudget(settings.language_models.cache_budget_mib)

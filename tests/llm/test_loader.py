@@ -130,7 +130,7 @@ def test_only_language_models_load_where_only_they_may(tmp_path: Path) -> None:
     def load(name: str) -> Any:
         servable_id = ServableId(ModelName(name), Version(1))
         return models.make_loader(
-            servable_id, path=tmp_path, otherwise=Otherwise(), queued=unqueued
+            servable_id, path=tmp_path, otherwise=Otherwise(), queued=refuse_predictions
         ).load()
 
     assert load("may") == "another model"

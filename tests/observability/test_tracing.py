@@ -16,7 +16,7 @@ from opentelemetry.proto.collector.trace.v1 import trace_service_pb2, trace_serv
 
 from asgi_exchange import exchange, post
 from aspira.contracts.errors import InvalidArgument
-from aspira.contracts.events import GenerationEnded
+from aspira.contracts.events import EventBus, GenerationEnded
 from aspira.contracts.generation import GenerateRequest
 from aspira.contracts.identity import ModelName, ServableId, Version
 from aspira.observability.tracing import make_tracer
@@ -169,9 +169,10 @@ def test_what_fails_is_an_error_and_what_its_client_left_is_none(
     with http_collector(exports) as url:
         monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", url)
         monkeypatch.setenv("OTEL_SERVICE_NAME", "my-server")
-        tracer = make_tracer()
+        events = EventBus()
+        tracer = make_tracer(events)
         assert tracer is not None
-        tracer.on_generation(ended(outcome))
+        events.publish_generation(ended(outcome))
         tracer.flush(10)
     (span,) = spans_of(exports)
     assert (span.status.code == span.status.STATUS_CODE_ERROR) == is_error
@@ -193,7 +194,7 @@ def test_what_fails_is_an_error_and_what_its_client_left_is_none(
     ],
 )
 def test_nothing_is_set_up_unless_it_is_asked_for(environment: dict[str, str]) -> None:
-    assert make_tracer(environment) is None
+    assert make_tracer(EventBus(), environment=environment) is None
 
 
 @pytest.mark.parametrize(
@@ -202,12 +203,15 @@ def test_nothing_is_set_up_unless_it_is_asked_for(environment: dict[str, str]) -
 )
 def test_what_is_not_there_is_refused_by_name(name: str, value: str) -> None:
     with pytest.raises(InvalidArgument, match=f"{name} is {value}"):
-        make_tracer({"OTEL_EXPORTER_OTLP_ENDPOINT": "http://there:4318", name: value})
+        make_tracer(
+            EventBus(),
+            environment={"OTEL_EXPORTER_OTLP_ENDPOINT": "http://there:4318", name: value},
+        )
 
 
 def test_without_the_packages_the_server_says_so_and_serves(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setitem(sys.modules, "opentelemetry.sdk.trace", None)
-    assert make_tracer({"OTEL_TRACES_EXPORTER": "otlp"}) is None
+    assert make_tracer(EventBus(), environment={"OTEL_TRACES_EXPORTER": "otlp"}) is None
     assert "install aspira[otel]" in caplog.text

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from aspira.contracts.errors import InvalidArgument
-from aspira.contracts.events import GenerationEnded, GenerationEvent
+from aspira.contracts.events import EventBus, GenerationEnded, GenerationEvent
 from aspira.contracts.generation import GenerateRequest
 
 _logger = logging.getLogger(__name__)
@@ -66,12 +66,21 @@ class GenerationTracer:
         self._provider.force_flush(int(timeout_s * 1000))
 
 
-def make_tracer(environment: Mapping[str, str] = os.environ) -> GenerationTracer | None:
-    """A tracer as the `OTEL_*` variables say; None where they ask for no traces.
+def make_tracer(
+    events: EventBus, *, environment: Mapping[str, str] = os.environ
+) -> GenerationTracer | None:
+    """A tracer of these events, as the `OTEL_*` variables say; None if they ask for no traces.
 
     Raises:
         InvalidArgument: they ask for something that is not there.
     """
+    tracer = _try_make_tracer(environment)
+    if tracer is not None:
+        events.subscribe_generations(tracer.on_generation)
+    return tracer
+
+
+def _try_make_tracer(environment: Mapping[str, str]) -> GenerationTracer | None:
     if not _is_wanted(environment):
         return None
     try:

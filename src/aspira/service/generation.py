@@ -24,7 +24,6 @@ from aspira.llm.encoders.model import EmbeddingModel
 from aspira.llm.model_text import TokenPrompt
 from aspira.llm.servable import LanguageModel
 from aspira.llm.streams import TokenStream
-from aspira.service.request_origin import current_origin
 
 _Sessions = set["GenerationSession"]
 LeaseVersion = Callable[[ModelSpec], Lease[Served]]
@@ -135,7 +134,7 @@ class GenerationSession:
         """
         if self._failure is not None:
             raise self._failure
-        full = replace(request, prompt=prompt, times=self.model.times, origin=current_origin())
+        full = replace(request, prompt=prompt, times=self.model.times)
         stream = self.model.submit(full, make_constraint=make_constraint)
         self._streams.append(stream)
         return stream

@@ -24,9 +24,9 @@ from aspira.contracts.events import EventBus, RequestEnded
 from aspira.frontends.asgi import Receive, Scope, Send, read_body
 from aspira.frontends.departures import DepartureWatch
 from aspira.frontends.generation.errors import BodyTooLarge, EncodeError, MethodNotAllowed
+from aspira.frontends.generation.origin import set_origin
 from aspira.frontends.generation.responder import RawHeaders, Responder
 from aspira.service.drain import RequestGate
-from aspira.service.request_origin import set_origin
 
 CHAT = "chat_completions"
 """What metrics call the API whose requests are chats."""

@@ -15,6 +15,7 @@ from aspira.contracts.errors import (
 )
 from aspira.frontends.asgi import MAX_INFLATED_BYTES, Receive, Scope, Send, read_body
 from aspira.frontends.departures import DepartureWatch
+from aspira.frontends.generation.origin import set_origin
 from aspira.frontends.grpc.framing import (
     PREFIX_BYTES,
     CallHeaders,
@@ -37,7 +38,6 @@ from aspira.frontends.grpc.methods import (
 )
 from aspira.frontends.offload import on_thread
 from aspira.service.drain import RequestGate
-from aspira.service.request_origin import set_origin
 
 # gRPC's own default. What streams here, health and reflection, is small.
 _MAX_STREAMED_BYTES = 4 * 2**20

@@ -15,6 +15,7 @@ import uvicorn
 from aspira.contracts.clock import Clock
 from aspira.contracts.errors import ServingError
 from aspira.frontends.asgi import Application
+from aspira.frontends.generation.origin import set_origin
 from aspira.frontends.grpc.methods import (
     MAX_MESSAGE_BYTES,
     Message,
@@ -32,7 +33,6 @@ from aspira.frontends.listeners.options import ListenerOptions, bind_port
 from aspira.frontends.listeners.tls import Tls, make_ssl_context
 from aspira.frontends.priority import PRIORITY_HEADER, parse_priority
 from aspira.service.drain import RequestGate
-from aspira.service.request_origin import set_origin
 
 _STATUS_BY_NUMBER = tuple(sorted(grpc.StatusCode, key=lambda status: int(status.value[0])))
 _CLOSE_S = 5.0
