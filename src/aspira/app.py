@@ -49,6 +49,7 @@ from aspira.llm.model_source import FindLanguageModel, find_language_model
 from aspira.llm.servable import LanguageModel
 from aspira.observability.logging import EventLogger
 from aspira.observability.subscribers import ServingMetrics
+from aspira.observability.tracing import make_tracer
 from aspira.platform_config import apply_platform_config
 from aspira.platforms import Platforms
 from aspira.routing.table import RoutingTable
@@ -75,6 +76,7 @@ from aspira.wire.text_format import parse_text_file, read_text_file
 _UNLOAD_S = 3.0
 _LAST_ERRORS_S = 1.0
 """Of the grace period, for streams that it cuts short to tell their clients so."""
+_LAST_TRACES_S = 1.0
 _SWITCH_INTERVAL_S = 0.0005
 # The names that TensorFlow Serving's health service knows.
 _ALWAYS_HEALTHY = frozenset({"", "ModelService", "PredictionService"})
@@ -106,6 +108,7 @@ class Server:
         self._metrics = ServingMetrics(clock=clock)
         events.subscribe_lifecycle(EventLogger(sys.stderr).on_event)
         self._metrics.attach(events)
+        self._tracer = make_tracer(events)
         completions = Completions[Tensors](asyncio.get_running_loop())
         batching = BatchingContext(clock, completions, events)
         budget = CacheBudget(settings.language_models.cache_budget_mib)
@@ -115,7 +118,9 @@ class Server:
             batching=batching,
             make_runtime_loader=make_runtime_loader,
             language_models=LanguageModels(
-                find_language_model, context=LanguageModelContext(clock, events, budget)
+                find_language_model,
+                context=LanguageModelContext(clock, events, budget),
+                must_generate=lambda name: self._models.must_generate(name),  # noqa: PLW0108 - later
             ),
         )
         self._manager = Manager[Served](
@@ -197,7 +202,11 @@ class Server:
         return True
 
     async def close(self) -> None:
-        """After `drain`, when the other ports are closed: close the admin port."""
+        """After `drain`, when the other ports are closed: send the last traces, close the admin
+        port.
+        """
+        if self._tracer is not None:
+            await asyncio.to_thread(self._tracer.flush, _LAST_TRACES_S)
         if self._admin is not None:
             await self._admin.stop()
 
@@ -240,8 +249,7 @@ class Server:
         queues = [
             (name, one.statistics()) for name, one in predictors if isinstance(one, BatchedServable)
         ]
-        engines = [(name, one.statistics) for name, one in ready if isinstance(one, LanguageModel)]
-        return self._metrics.render(queues, engines=engines)
+        return self._metrics.render(queues)
 
     def _make_application(self, inference: InferenceService, *, events: EventBus) -> Application:
         """All protocols; TensorFlow Serving's alone if no others are wanted."""

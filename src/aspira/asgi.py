@@ -48,7 +48,9 @@ class EnvoyChild:
 
     async def _run_lifespan(self, receive: Receive, *, send: Send) -> None:
         await receive()
-        asyncio.get_running_loop().set_exception_handler(_report_exception)
+        asyncio.get_running_loop().set_exception_handler(
+            lambda loop, context: _report_exception(loop, context=context)
+        )
         control = socket.socket(fileno=int(os.environ[CONTROL_VARIABLE]))
         reader, writer = await asyncio.open_connection(sock=control)
         # Frameworks start programs of their own, which are none of Envoy's business.
@@ -91,7 +93,7 @@ class EnvoyChild:
         os._exit(0)
 
 
-def _report_exception(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+def _report_exception(loop: asyncio.AbstractEventLoop, *, context: dict[str, Any]) -> None:
     """As the loop would, but for what happens whenever a client leaves in the wrong moment.
 
     pyvoy then fails the sends that wait, also those of requests that were cancelled meanwhile.

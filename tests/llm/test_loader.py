@@ -1,20 +1,30 @@
 """A version is loaded warm, within the memory budget, and gives all back."""
 
+import asyncio
+import threading
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from aspira.contracts.clock import SystemClock
-from aspira.contracts.errors import InvalidArgument, ResourceExhausted, ServingError
-from aspira.contracts.events import EventBus, GenerationEvent
+from aspira.contracts.errors import (
+    InvalidArgument,
+    ResourceExhausted,
+    ServingError,
+    Unavailable,
+)
+from aspira.contracts.events import EngineEnded, EngineStarted, EventBus, GenerationEvent
+from aspira.contracts.generation import GenerateRequest
 from aspira.contracts.identity import ModelName, ServableId, Version
 from aspira.contracts.servable import Loader, Servable, Served
 from aspira.llm.cache_budget import CacheBudget
+from aspira.llm.choice import LanguageModels
 from aspira.llm.loader import LanguageModelContext, LanguageModelLoader
 from aspira.llm.model_files import OPTIONS_FILE
 from aspira.llm.model_source import find_language_model
 from aspira.llm.runner import Runner, StepBatch
+from aspira.llm.servable import LanguageModel
 from language_toys import ToySource
 
 SERVABLE_ID = ServableId(ModelName("m"), Version(1))
@@ -42,10 +52,40 @@ def test_a_version_is_warm_before_it_is_ready_and_that_is_no_traffic() -> None:
     try:
         assert max(len(step.tokens) for step in steps) > 1
         assert min(len(step.tokens) for step in steps) == 1
-        assert told == []
+        assert [type(event) for event in told] == [EngineStarted]
         assert model.statistics.requests_accepted == model.statistics.generation_tokens == 0
     finally:
         model.unload()
+    started, ended = told
+    assert isinstance(ended, EngineEnded)
+    assert ended == EngineEnded(*started)
+    assert ended.read().requests_accepted == 0
+
+
+def test_a_step_that_hangs_keeps_its_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("aspira.llm.engine._LAST_STEP_S", 0.0)
+    is_loaded, is_reached, may_end = threading.Event(), threading.Event(), threading.Event()
+
+    def hang(_: StepBatch) -> None:
+        if is_loaded.is_set():
+            is_reached.set()
+            assert may_end.wait(60)
+
+    async def leave_amid_a_step(model: LanguageModel) -> None:
+        stream = model.submit(GenerateRequest((1,), 0.0, 5))
+        reader = asyncio.ensure_future(anext(stream))
+        assert await asyncio.to_thread(is_reached.wait, 60)
+        await asyncio.to_thread(model.unload)
+        with pytest.raises(Unavailable, match="being unloaded"):
+            await reader
+
+    budget = CacheBudget(1024)
+    model = make_loader(ToySource(before_step=hang), budget=budget).load()
+    is_loaded.set()
+    asyncio.run(leave_amid_a_step(model))
+    with pytest.raises(ResourceExhausted):
+        budget.take(16)
+    may_end.set()
 
 
 def test_a_model_that_cannot_answer_does_not_load() -> None:
@@ -75,6 +115,27 @@ def test_caches_share_a_budget() -> None:
     second.unload()
     assert sizes == [1024, 476, 1024]
     assert budget.take(1500) == 1500
+
+
+def test_only_language_models_load_where_only_they_may(tmp_path: Path) -> None:
+    context = LanguageModelContext(SystemClock(), EventBus(), CacheBudget(0))
+    models = LanguageModels(
+        lambda _: None, context=context, must_generate=lambda name: name == "must"
+    )
+
+    class Otherwise:
+        def load(self) -> Any:
+            return "another model"
+
+    def load(name: str) -> Any:
+        servable_id = ServableId(ModelName(name), Version(1))
+        return models.make_loader(
+            servable_id, path=tmp_path, otherwise=Otherwise(), queued=refuse_predictions
+        ).load()
+
+    assert load("may") == "another model"
+    with pytest.raises(InvalidArgument, match=f"language_model, and {tmp_path} holds none"):
+        load("must")
 
 
 def test_without_a_budget_everybody_gets_what_they_want() -> None:

@@ -7,13 +7,18 @@ from pathlib import Path
 from typing import Any
 
 from asgi_exchange import ScriptedClient, exchange, get, post
-from aspira.contracts.events import GenerationEnded, GenerationStepEnded
-from aspira.contracts.generation import GenerationStatistics
+from aspira.contracts.events import (
+    EngineEnded,
+    EngineStarted,
+    GenerationEnded,
+    GenerationStepEnded,
+)
+from aspira.contracts.generation import GenerateRequest, GenerationStatistics
 from aspira.contracts.identity import ModelName, ServableId, Version
 from aspira.llm.model_source import SourceOptions
 from aspira.llm.options import EngineOptions
 from aspira.observability.exposition import render
-from aspira.observability.generation_metrics import GenerationMetrics, engine_families
+from aspira.observability.generation_metrics import GenerationMetrics
 from language_toys import ToySource, serving_language_model, until
 
 SERVABLE_ID = ServableId(ModelName("m"), Version(3))
@@ -21,7 +26,9 @@ LABELS = 'model_name="m",version="3"'
 
 
 def ended(outcome: str, **changes: Any) -> GenerationEnded:
-    event = GenerationEnded(SERVABLE_ID, outcome, 7, 5, 2, 1, 16, 0.02, 0.03, 0.5, 0.6)
+    event = GenerationEnded(
+        SERVABLE_ID, outcome, 7, 5, 2, 1, 16, 0.02, 0.03, 0.5, 0.6, GenerateRequest((1,), 0.0)
+    )
     return event._replace(**changes)
 
 
@@ -59,11 +66,34 @@ def test_a_version_that_has_ended_is_forgotten() -> None:
     assert metrics.families == ()
 
 
-def test_snapshots_become_gauges_and_counters() -> None:
-    statistics = GenerationStatistics(
-        num_requests_running=2, num_requests_waiting=1, kv_cache_usage=0.25, prompt_tokens=900
+class ToyEngine:
+    """Tells what it is set to."""
+
+    def __init__(self, metrics: GenerationMetrics, **statistics: float) -> None:
+        self._metrics = metrics
+        self.statistics = GenerationStatistics(**statistics)
+        metrics.count(EngineStarted(SERVABLE_ID, self._read))
+
+    def _read(self) -> GenerationStatistics:
+        return self.statistics
+
+    def end(self) -> None:
+        self._metrics.count(EngineEnded(SERVABLE_ID, self._read))
+
+
+def lines_of(metrics: GenerationMetrics) -> list[str]:
+    return render(metrics.families).decode().splitlines()
+
+
+def test_engines_have_gauges_and_counters() -> None:
+    metrics = GenerationMetrics()
+    ToyEngine(
+        metrics,
+        num_requests_running=2,
+        num_requests_waiting=1,
+        kv_cache_usage=0.25,
+        prompt_tokens=900,
     )
-    page = render(engine_families([(SERVABLE_ID, statistics)])).decode().splitlines()
     for line in (
         "# TYPE aspira:kv_cache_usage_perc gauge",
         f"aspira:kv_cache_usage_perc{{{LABELS}}} 0.25",
@@ -71,7 +101,25 @@ def test_snapshots_become_gauges_and_counters() -> None:
         f"aspira:num_requests_waiting{{{LABELS}}} 1",
         f"aspira:prompt_tokens_total{{{LABELS}}} 900",
     ):
-        assert line in page
+        assert line in lines_of(metrics)
+
+
+def test_totals_do_not_go_back_when_a_version_leaves_and_comes_again() -> None:
+    metrics = GenerationMetrics()
+    first = ToyEngine(metrics, prompt_tokens=900, num_requests_running=3)
+    # Another life of the same version, which overlaps with the first one.
+    second = ToyEngine(metrics, prompt_tokens=5, num_requests_running=1)
+    assert f"aspira:prompt_tokens_total{{{LABELS}}} 905" in lines_of(metrics)
+    assert f"aspira:num_requests_running{{{LABELS}}} 4" in lines_of(metrics)
+    first.statistics = GenerationStatistics(prompt_tokens=1000)
+    first.end()
+    assert f"aspira:prompt_tokens_total{{{LABELS}}} 1005" in lines_of(metrics)
+    assert f"aspira:num_requests_running{{{LABELS}}} 1" in lines_of(metrics)
+    second.end()
+    assert f"aspira:prompt_tokens_total{{{LABELS}}} 1005" in lines_of(metrics)
+    assert not [line for line in lines_of(metrics) if "num_requests_running" in line]
+    metrics.drop("m", version=3)
+    assert metrics.families == ()
 
 
 def test_the_books_balance(tmp_path: Path) -> None:

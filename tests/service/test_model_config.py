@@ -82,6 +82,10 @@ def test_the_deprecated_type_names_the_platform() -> None:
     assert configs["m"].platform == "tensorflow"
 
 
+def test_a_language_model_may_be_called_one() -> None:
+    assert decode_entries(entry(platform="language_model"))["m"].platform == "language_model"
+
+
 SETTINGS = "ModelServerConfig::model_type (deprecated) {} ModelServerConfig::model_platform"
 
 

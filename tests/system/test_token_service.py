@@ -43,7 +43,8 @@ class ToyLanguageServer(ServerProcess):
         super().__init__(log=log, environment={"PYTHONPATH": path})
         config_file = log.with_name("models.txt")
         entries = [config_entry(log.with_name(name)) for name in MODELS]
-        config_file.write_text(config_list(*entries))
+        text = config_list(*entries).replace("'tensorflow'", "'language_model'")
+        config_file.write_text(text)
         script = Path(__file__).with_name("toy_language_server.py")
         ports = (str(self.grpc_port), str(self.rest_port))
         self.arguments = [sys.executable, str(script), *ports, str(config_file)]

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from aspira.contracts.errors import Code, ServingError
+from aspira.contracts.generation import GenerateRequest, GenerationStatistics
 from aspira.contracts.identity import ServableId
 from aspira.contracts.servable import SignatureRuntime
 
@@ -208,9 +209,24 @@ class GenerationEnded(NamedTuple):
     """From there to the last token."""
 
     total_s: float
+    request: GenerateRequest
 
 
-GenerationEvent = GenerationStepEnded | GenerationEnded
+class EngineStarted(NamedTuple):
+    """A version of a language model is ready. `read` tells its engine's state, on any thread."""
+
+    servable_id: ServableId
+    read: Callable[[], GenerationStatistics]
+
+
+class EngineEnded(NamedTuple):
+    """It was unloaded, after its last stream. `read` is that of its start, and tells the totals."""
+
+    servable_id: ServableId
+    read: Callable[[], GenerationStatistics]
+
+
+GenerationEvent = GenerationStepEnded | GenerationEnded | EngineStarted | EngineEnded
 LifecycleEvent = (
     VersionStateChanged
     | VersionRetired
@@ -236,7 +252,8 @@ class EventBus:
     """Delivers each event to its subscribers at once, on the publisher's thread.
 
     Requests, batches and generations have lines of their own: there are very many of those events.
-    Batches are published on worker threads, generations on the threads of token engines.
+    Batches are published on worker threads, generations on the threads of token engines, of loads
+    and of unloads.
     Subscribers are added before serving starts, must be quick and must not raise.
     """
 
@@ -255,7 +272,7 @@ class EventBus:
         self._on_batch.append(subscriber)
 
     def subscribe_generations(self, subscriber: Callable[[GenerationEvent], None]) -> None:
-        """`subscriber` is called on the threads of token engines."""
+        """`subscriber` is called on the threads of token engines, of loads and of unloads."""
         self._on_generation.append(subscriber)
 
     def publish(self, event: LifecycleEvent) -> None:

@@ -106,6 +106,20 @@ class TimeLimits:
 
 
 @dataclass(frozen=True, slots=True)
+class RequestOrigin:
+    """Where a request comes from, for traces: nothing that is generated depends on it."""
+
+    operation: str = "text_completion"
+    """`chat` or `text_completion`, as OpenTelemetry names them."""
+
+    request_id: str = ""
+    traceparent: str = ""
+    """W3C's header, as the client sent it; checked where it is used."""
+
+    tracestate: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class GenerateRequest:
     """One prompt, `num_choices` continuations."""
 
@@ -125,6 +139,8 @@ class GenerateRequest:
 
     priority: int = 0
     """Lower goes first, among equals the older."""
+
+    origin: RequestOrigin = RequestOrigin()
 
 
 class TokenLogprob(NamedTuple):

@@ -32,8 +32,8 @@ class CacheBudget:
             if left_mib < min(wanted_mib, _SMALLEST_MIB):
                 raise ResourceExhausted(
                     f"KV caches of loaded versions use {self._used_mib} of the "
-                    f"{self._budget_mib} MiB that --kv_cache_budget_mib gives; raise it, or lower "
-                    "cache_mib of the models"
+                    f"{self._budget_mib} MiB that --kv_cache_budget_mib gives. Raise it, or lower "
+                    "cache_mib of the models: a new version needs room beside the one it replaces"
                 )
             taken_mib = min(wanted_mib, left_mib)
             self._used_mib += taken_mib

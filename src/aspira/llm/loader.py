@@ -7,8 +7,13 @@ from dataclasses import dataclass
 
 from aspira.contracts.clock import Clock
 from aspira.contracts.errors import ServingError
-from aspira.contracts.events import EventBus, GenerationEvent
-from aspira.contracts.generation import GenerateRequest, SamplingParameters, StopRules
+from aspira.contracts.events import EngineEnded, EngineStarted, EventBus, GenerationEvent
+from aspira.contracts.generation import (
+    GenerateRequest,
+    GenerationStatistics,
+    SamplingParameters,
+    StopRules,
+)
 from aspira.contracts.identity import ServableId
 from aspira.contracts.servable import Loader, Servable, Served
 from aspira.llm.assembly import start_engine
@@ -56,12 +61,12 @@ class LanguageModelLoader:
         budget = self._context.budget
         cache_mib = budget.take(self._source.options.decoder.cache_mib)
         try:
-            return self._load(cache_mib, release=lambda: budget.give_back(cache_mib))
+            return self._load(cache_mib)
         except BaseException:
             budget.give_back(cache_mib)
             raise
 
-    def _load(self, cache_mib: int, *, release: Callable[[], None]) -> LanguageModel:
+    def _load(self, cache_mib: int) -> LanguageModel:
         def make_runner() -> Runner:
             return self._source.make_runner(cache_mib=cache_mib)
 
@@ -88,8 +93,27 @@ class LanguageModelLoader:
             engine.close(drain_s=0.0)
             raise
         publication.is_on = True
-        times = self._source.options.limits.as_time_limits()
-        return LanguageModel(engine, text=text, times=times, release=release, predictor=predictor)
+        model = LanguageModel(
+            engine,
+            text=text,
+            times=self._source.options.limits.as_time_limits(),
+            on_unloaded=lambda is_free: self._end(read, cache_mib=cache_mib, is_free=is_free),
+            predictor=predictor,
+        )
+
+        def read() -> GenerationStatistics:
+            return model.statistics
+
+        publication.publish(EngineStarted(self._servable_id, read))
+        return model
+
+    def _end(
+        self, read: Callable[[], GenerationStatistics], *, cache_mib: int, is_free: bool
+    ) -> None:
+        self._context.events.publish_generation(EngineEnded(self._servable_id, read))
+        # A step that hangs keeps its memory; others must not count on it.
+        if is_free:
+            self._context.budget.give_back(cache_mib)
 
     def _load_predictor(self) -> Served | None:
         loader = self._source.predictor_loader()

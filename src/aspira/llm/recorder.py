@@ -82,6 +82,7 @@ class Recorder:
                 prefill_s=_elapsed(generation.started_at, until=generation.first_token_at),
                 decode_s=_elapsed(generation.first_token_at, until=generation.last_token_at),
                 total_s=now - request.arrival,
+                request=request,
             )
         )
 

@@ -37,17 +37,17 @@ class LanguageModel:
         *,
         text: ModelText,
         times: TimeLimits,
-        release: Callable[[], None],
+        on_unloaded: Callable[[bool], None],
         predictor: Served | None = None,
     ) -> None:
         """The engine is warm and idle.
 
-        `times` limit each request; `release` is called once all memory is free. `predictor`
-        answers plain predictions on the same version.
+        `times` limit each request; `on_unloaded` is told at the end whether all memory is free.
+        `predictor` answers plain predictions on the same version.
         """
         self._engine = engine
         self._text = text
-        self._release = release
+        self._on_unloaded = on_unloaded
         self.predictor = predictor
         self._compiler: GrammarCompiler | None = None
         self._making_compiler = asyncio.Lock()
@@ -138,15 +138,11 @@ class LanguageModel:
         )
 
     def unload(self) -> None:
-        """End the engine and free its memory. Nobody streams: who does has leased the version.
-
-        A step that hangs keeps its memory; others must not count on it.
-        """
-        if not self._engine.close(drain_s=0.0):
-            return
+        """End the engine and free its memory. Nobody streams: who does has leased the version."""
+        is_free = self._engine.close(drain_s=0.0)
         with ExitStack() as stack:
-            stack.callback(self._release)
-            if self.predictor is not None:
+            stack.callback(self._on_unloaded, is_free)
+            if is_free and self.predictor is not None:
                 self.predictor.unload()
 
     def _make_compiler(self) -> GrammarCompiler:

@@ -5,17 +5,18 @@ ratio of rates, `prefix_cache_hits_total` by `prefix_cache_queries_total`, both 
 models do to warm up is not counted.
 """
 
-from collections.abc import Iterable, Mapping
 from threading import Lock
-from types import MappingProxyType
 
-from aspira.contracts.events import GenerationEnded, GenerationEvent, GenerationStepEnded
-from aspira.contracts.generation import GenerationStatistics
+from aspira.contracts.events import (
+    EngineEnded,
+    EngineStarted,
+    GenerationEnded,
+    GenerationEvent,
+    GenerationStepEnded,
+)
 from aspira.contracts.identity import ServableId
-from aspira.observability.metrics import Counter, Family, Gauge, Histogram, Labels
-
-Engines = Iterable[tuple[ServableId, GenerationStatistics]]
-"""The engines that work now."""
+from aspira.observability.engine_totals import EngineTotals
+from aspira.observability.metrics import Counter, Family, Histogram, Labels
 
 _LABELS = ("model_name", "version")
 _TTFT_BOUNDS_S = (
@@ -37,25 +38,6 @@ _CHOICE_BOUNDS = (1.0, 2.0, 5.0, 10.0, 20.0)
 _ABORTED = "cancelled"
 _REASONS = ("stop", "length")
 
-_GAUGES: Mapping[str, str] = MappingProxyType(
-    {
-        "num_requests_running": "num_requests_running",
-        "num_requests_waiting": "num_requests_waiting",
-        "kv_cache_usage_perc": "kv_cache_usage",
-    }
-)
-_COUNTERS = (
-    "prompt_tokens",
-    "generation_tokens",
-    "prefix_cache_queries",
-    "prefix_cache_hits",
-    "num_preemptions",
-    "admission_rejections",
-    "corrupted_requests",
-    "num_runner_rebuilds",
-    "requests_accepted",
-)
-
 
 class GenerationMetrics:
     """Counts on the threads of engines."""
@@ -76,6 +58,7 @@ class GenerationMetrics:
         self._ended = Counter(
             "aspira:request_success_total", label_names=(*_LABELS, "finished_reason")
         )
+        self._engines = EngineTotals(_LABELS)
 
     @property
     def families(self) -> tuple[Family, ...]:
@@ -94,23 +77,31 @@ class GenerationMetrics:
             self._step_tokens,
             self._ended,
         )
+        families += self._engines.families()
         return tuple(family for family in families if family.snapshot())
 
     def drop(self, name: str, *, version: int | None = None) -> None:
         """Forget a model, or one version of it."""
         start = (name,) if version is None else (name, str(version))
+        self._engines.drop(start)
         with self._lock:
             for family in self.families:
                 family.remove_where(lambda labels: labels[: len(start)] == start)
 
     def count(self, event: GenerationEvent) -> None:
-        """Count a step, or a request that ended."""
+        """Count a step, a request that ended, or an engine that comes or goes."""
         labels = _labels_of(event.servable_id)
-        with self._lock:
-            if isinstance(event, GenerationStepEnded):
-                self._count_step(event, labels=labels)
-            else:
-                self._count_end(event, labels=labels)
+        match event:
+            case GenerationStepEnded():
+                with self._lock:
+                    self._count_step(event, labels=labels)
+            case GenerationEnded():
+                with self._lock:
+                    self._count_end(event, labels=labels)
+            case EngineStarted(read=read):
+                self._engines.add(labels, read=read)
+            case EngineEnded(read=read):
+                self._engines.retire(labels, read=read)
 
     def _count_step(self, event: GenerationStepEnded, *, labels: Labels) -> None:
         self._step_tokens.observe(labels, value=event.num_tokens)
@@ -133,20 +124,6 @@ class GenerationMetrics:
         ):
             if value is not None:
                 histogram.observe(labels, value=value)
-
-
-def engine_families(engines: Engines) -> list[Family]:
-    """The state of each engine now, and its totals. Without engines there is nothing to tell."""
-    gauges = {name: Gauge(f"aspira:{name}", label_names=_LABELS) for name in _GAUGES}
-    counters = {name: Counter(f"aspira:{name}_total", label_names=_LABELS) for name in _COUNTERS}
-    for servable_id, statistics in engines:
-        labels = _labels_of(servable_id)
-        for name, field in _GAUGES.items():
-            gauges[name].assign(labels, value=getattr(statistics, field))
-        for name in _COUNTERS:
-            counters[name].increment(labels, by=getattr(statistics, name))
-    families: list[Family] = [*gauges.values(), *counters.values()]
-    return [family for family in families if family.snapshot()]
 
 
 def _histogram(name: str, *, bounds: tuple[float, ...]) -> Histogram:

@@ -31,11 +31,7 @@ from aspira.contracts.identity import ServableId
 from aspira.observability.accelerators import AcceleratorMetrics
 from aspira.observability.batch_metrics import BatchMetrics, queue_families
 from aspira.observability.exposition import render
-from aspira.observability.generation_metrics import (
-    Engines,
-    GenerationMetrics,
-    engine_families,
-)
+from aspira.observability.generation_metrics import GenerationMetrics
 from aspira.observability.lingering import Lingering
 from aspira.observability.metrics import (
     MAX_LABEL_LENGTH,
@@ -110,19 +106,14 @@ class ServingMetrics:
             self._lingering.note(event, now_s=self._clock.now())
             self._drop_overdue()
 
-    def render(
-        self,
-        queues: Iterable[tuple[ServableId, BatchingStatistics]] = (),
-        *,
-        engines: Engines = (),
-    ) -> bytes:
+    def render(self, queues: Iterable[tuple[ServableId, BatchingStatistics]] = ()) -> bytes:
         """The metrics page, in TensorFlow Serving's text format. Safe on any thread.
 
-        `queues` and `engines` are those of the versions that can serve now.
+        `queues` are those of the versions that can serve now.
         """
         with self._models_lock:
             self._drop_overdue()
-        return render([*self._families, *queue_families(queues), *engine_families(engines)])
+        return render([*self._families, *queue_families(queues)])
 
     def read_first(self, name: str) -> int:
         """The first series of a counter or gauge by TensorFlow's name of it, such as

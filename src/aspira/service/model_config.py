@@ -12,6 +12,10 @@ from aspira.routing.table import Labels
 from aspira.wire.text_format import parse_json, parse_text
 
 TENSORFLOW_PLATFORM = "tensorflow"
+"""Also of versions of other frameworks, which their directories tell."""
+
+LANGUAGE_MODEL_PLATFORM = "language_model"
+"""Ours: only versions that are language models load."""
 
 # Message classes are generated at TensorFlow's import, hence Any.
 Message = Any
@@ -157,6 +161,6 @@ def _decode_platform(entry: Message) -> str:
             f"ModelServerConfig::model_type choice {entry.model_type} not supported."
         )
     platform: str = entry.model_platform or TENSORFLOW_PLATFORM
-    if platform != TENSORFLOW_PLATFORM:
+    if platform not in {TENSORFLOW_PLATFORM, LANGUAGE_MODEL_PLATFORM}:
         raise InvalidArgument(f"Model {entry.name} requests unsupported platform {platform}")
     return platform

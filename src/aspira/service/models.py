@@ -15,7 +15,7 @@ from aspira.lifecycle.version_state import VersionState
 from aspira.llm.servable import LanguageModel
 from aspira.routing.table import RoutingTable, choose_version
 from aspira.service.inference import InferenceService, ServableManager
-from aspira.service.model_config import ModelConfigs, check_transition
+from aspira.service.model_config import LANGUAGE_MODEL_PLATFORM, ModelConfigs, check_transition
 from aspira.service.options import ServiceOptions
 
 WIRE_STATES: Mapping[VersionState, str] = MappingProxyType(
@@ -68,6 +68,11 @@ class ModelsService:
     def configs(self) -> ModelConfigs:
         """The configuration in force."""
         return self._configs
+
+    def must_generate(self, name: ModelName) -> bool:
+        """Whether a model is configured as a language model. Any thread."""
+        config = self._configs.get(name)
+        return config is not None and config.platform == LANGUAGE_MODEL_PLATFORM
 
     async def start(self, configs: ModelConfigs) -> None:
         """Apply the first configuration and begin to watch.

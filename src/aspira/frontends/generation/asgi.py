@@ -24,8 +24,12 @@ from aspira.contracts.events import EventBus, RequestEnded
 from aspira.frontends.asgi import Receive, Scope, Send, read_body
 from aspira.frontends.departures import DepartureWatch
 from aspira.frontends.generation.errors import BodyTooLarge, EncodeError, MethodNotAllowed
+from aspira.frontends.generation.origin import set_origin
 from aspira.frontends.generation.responder import RawHeaders, Responder
 from aspira.service.drain import RequestGate
+
+CHAT = "chat_completions"
+"""What metrics call the API whose requests are chats."""
 
 _REQUEST_ID = re.compile(r"[A-Za-z0-9._-]{1,128}")
 _CORS_HEADERS: RawHeaders = (
@@ -124,6 +128,11 @@ class HttpApplication:
                 with self._gate:
                     body = await self._read_body(endpoint, scope=scope, receive=receive)
                     headers = dict(scope["headers"])
+                    set_origin(
+                        scope["headers"],
+                        operation="chat" if endpoint.api == CHAT else "text_completion",
+                        request_id=responder.request_id,
+                    )
                     call = HttpCall(body, headers, arrival, responder, outcome)
                     await self._answer_watched(call, endpoint=endpoint, receive=receive)
             else:

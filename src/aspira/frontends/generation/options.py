@@ -13,6 +13,7 @@ from aspira.contracts.generation import (
     StopRules,
 )
 from aspira.frontends.generation.fields import BadField, Fields, as_number
+from aspira.frontends.generation.origin import current_origin
 
 DEFAULT_MAX_TOKENS = 16
 """Where a text is continued. An answer in a chat ends by itself."""
@@ -37,6 +38,7 @@ def decode_options(
         stops=_decode_stops(fields),
         cache_salt=fields.text("cache_salt", default=""),
         priority=fields.integer("priority", default=0),
+        origin=current_origin(),
     )
 
 

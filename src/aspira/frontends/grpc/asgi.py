@@ -15,6 +15,7 @@ from aspira.contracts.errors import (
 )
 from aspira.frontends.asgi import MAX_INFLATED_BYTES, Receive, Scope, Send, read_body
 from aspira.frontends.departures import DepartureWatch
+from aspira.frontends.generation.origin import set_origin
 from aspira.frontends.grpc.framing import (
     PREFIX_BYTES,
     CallHeaders,
@@ -64,6 +65,7 @@ class GrpcApplication:
                     payload = await self._answer_unary(method, headers=headers, receive=receive)
                     await _send_message(send, payload=payload)
             elif method is not None:
+                set_origin(scope["headers"], operation="text_completion")
                 await self._answer_stream(method, headers=headers, receive=receive, send=send)
             else:
                 raise Unimplemented(f"Method not found: {scope['path']}")

@@ -15,6 +15,7 @@ import uvicorn
 from aspira.contracts.clock import Clock
 from aspira.contracts.errors import ServingError
 from aspira.frontends.asgi import Application
+from aspira.frontends.generation.origin import set_origin
 from aspira.frontends.grpc.methods import (
     MAX_MESSAGE_BYTES,
     Message,
@@ -184,12 +185,18 @@ def _priority_of(context: Any) -> int:
     return 0
 
 
+def _headers_of(context: Any) -> Iterator[tuple[bytes, bytes]]:
+    for name, value in context.invocation_metadata():
+        yield name.encode(), value.encode() if isinstance(value, str) else value
+
+
 def _stream_behavior(method: StreamMethod) -> Callable[..., AsyncIterator[bytes]]:
     async def messages(payloads: AsyncIterator[bytes]) -> AsyncIterator[Message]:
         async for payload in payloads:
             yield parse_message(method, payload=payload)
 
     async def answer(payloads: AsyncIterator[bytes], context: Any) -> AsyncIterator[bytes]:
+        set_origin(_headers_of(context), operation="text_completion")
         try:
             async for response in call_stream(method, requests=messages(payloads)):
                 yield response.SerializeToString()

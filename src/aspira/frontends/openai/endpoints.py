@@ -6,7 +6,7 @@ from types import MappingProxyType
 from typing import Protocol
 
 from aspira.contracts.identity import ModelSpec
-from aspira.frontends.generation.asgi import Outcome
+from aspira.frontends.generation.asgi import CHAT, Outcome
 from aspira.frontends.generation.fields import Fields, UnknownFields
 from aspira.frontends.generation.responder import Responder
 from aspira.frontends.openai.choices import ChatFormat, ChoiceFormat, CompletionFormat
@@ -124,7 +124,7 @@ class Route:
 
 ROUTES: Mapping[str, Route] = MappingProxyType(
     {
-        "/v1/chat/completions": Route("chat_completions", Endpoints.chat),
+        "/v1/chat/completions": Route(CHAT, Endpoints.chat),
         "/v1/completions": Route("completions", Endpoints.complete),
         "/v1/embeddings": Route("embeddings", Endpoints.embed),
         "/tokenize": Route("tokenize", Endpoints.tokenize),
