@@ -499,7 +499,8 @@ def test_an_error_has_a_text_or_an_empty_body(
 
 @IS_STRICT
 @pytest.mark.parametrize(
-    ("path", "status"), [("/healthz", 404), ("/readyz", 404), ("/v1/models", 400)]
+    ("path", "status"),
+    [("/healthz", 404), ("/readyz", 404), ("/v1/models", 400), ("/v2/health/live", 404)],
 )
 def test_there_are_more_paths_or_the_originals(
     is_strict: bool, path: str, status: int, tmp_path: Path
@@ -507,6 +508,21 @@ def test_there_are_more_paths_or_the_originals(
     async def scenario(stage: Stage) -> None:
         answer = await stage.ask(get(path))
         assert answer.status == (status if is_strict else 200)
+
+    play(scenario, base=tmp_path, settings=one_model(tmp_path, is_strict=is_strict))
+
+
+# grpc.is_extended
+
+
+@IS_STRICT
+def test_there_are_more_methods_or_the_originals(is_strict: bool, tmp_path: Path) -> None:
+    added = {"PredictionService/PredictStreamed", "GRPCInferenceService/ModelInfer"}
+
+    async def scenario(stage: Stage) -> None:
+        names = {path.rpartition(".")[2] for path in stage.server.methods}
+        assert added & names == (set() if is_strict else added)
+        assert "PredictionService/Predict" in names
 
     play(scenario, base=tmp_path, settings=one_model(tmp_path, is_strict=is_strict))
 

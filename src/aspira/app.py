@@ -20,19 +20,23 @@ from aspira.contracts.tensors import Tensors
 from aspira.frontends.admin.handler import AdminHandler, AdminServices
 from aspira.frontends.admin.listener import AdminListener
 from aspira.frontends.asgi import Application
+from aspira.frontends.counting import RequestCounter
 from aspira.frontends.generation.asgi import HttpApplication
 from aspira.frontends.grpc.asgi import GrpcApplication
 from aspira.frontends.grpc.examples import ExamplesServicer
 from aspira.frontends.grpc.health import HealthServicer
 from aspira.frontends.grpc.methods import Method, Methods
 from aspira.frontends.grpc.model_service import ModelServicer
+from aspira.frontends.grpc.predict_streamed import PredictStreamedServicer
 from aspira.frontends.grpc.prediction import PredictionServicer
 from aspira.frontends.grpc.profiler import ProfilerServicer
 from aspira.frontends.grpc.reflection import reflection_methods
 from aspira.frontends.listeners.dispatch import Dispatcher, answer_rest_is_off
 from aspira.frontends.listeners.tls import make_ssl_context, read_tls
-from aspira.frontends.open_inference.data_plane import DataPlane, DataPlaneOptions
+from aspira.frontends.open_inference.data_plane import DataPlane
 from aspira.frontends.open_inference.descriptions import Descriptions
+from aspira.frontends.open_inference.grpc_inference import InferenceServicer
+from aspira.frontends.open_inference.grpc_questions import QuestionsServicer
 from aspira.frontends.open_inference.http import OpenInferenceHttp
 from aspira.frontends.open_inference.routes import PREFIXES
 from aspira.frontends.openai.api import openai_api
@@ -71,6 +75,7 @@ from aspira.service.recording import RecordingService
 from aspira.settings import DEFAULT_METRICS_PATH, ModelOptions, ProcessOptions, Settings
 from aspira.version_loaders import RuntimeLoaders, make_runtime_loader
 from aspira.wire.monitoring_config import make_monitoring_config
+from aspira.wire.open_inference import make_open_inference_messages
 from aspira.wire.text_format import parse_text_file, read_text_file
 
 _UNLOAD_S = 3.0
@@ -145,7 +150,6 @@ class Server:
         self._recording = RecordingService(inference, models=self._models, events=events)
         self._profiling = ProfilingService()
         self.clock = clock
-        self.methods = self._collect_methods(inference, events=events)
         self._generation = GenerationService(
             inference.lease, stream_drain_s=settings.language_models.stream_drain_s
         )
@@ -154,10 +158,9 @@ class Server:
         self._data_plane = DataPlane(
             inference,
             generation=self._generation,
-            options=DataPlaneOptions(
-                settings.rest.timeout_s, settings.language_models.keep_alive_s
-            ),
+            keep_alive_s=settings.language_models.keep_alive_s,
         )
+        self.methods = self._collect_methods(inference, events=events)
         self.application = self._make_application(inference, events=events)
 
     async def start(self) -> None:
@@ -275,7 +278,9 @@ class Server:
             embedding=EmbeddingService(inference.lease),
             keep_alive_s=self._settings.language_models.keep_alive_s,
         )
-        open_inference = OpenInferenceHttp(self._data_plane, descriptions=self._descriptions)
+        open_inference = OpenInferenceHttp(
+            self._data_plane, descriptions=self._descriptions, timeout_s=options.timeout_s
+        )
         make_application = partial(
             HttpApplication,
             gate=self.gate,
@@ -303,11 +308,34 @@ class Server:
             **ExamplesServicer(inference, events=events, clock=self.clock).methods(),
             **ModelServicer(self._models, read_counter=self._metrics.read_first).methods(),
         }
+        if self._settings.grpc.is_extended:
+            methods |= self._collect_added_methods(inference, events=events)
         if self._settings.grpc.is_profiler_enabled:
             methods |= ProfilerServicer(self._profiling).methods()
         if self._settings.grpc.is_health_enabled:
             methods |= HealthServicer(self.check_health, gate=self.gate).methods()
         return methods | reflection_methods(methods)
+
+    def _collect_added_methods(self, inference: InferenceService, *, events: EventBus) -> Methods:
+        """Those that the original does not have."""
+        classes = make_open_inference_messages()
+        return {
+            **PredictStreamedServicer(
+                inference,
+                generation=self._generation,
+                counter=RequestCounter("grpc", events=events, clock=self.clock),
+                gate=self.gate,
+                use_tensor_content=self._settings.grpc.use_tensor_content,
+            ).methods(),
+            **QuestionsServicer(self._descriptions, classes=classes).methods(),
+            **InferenceServicer(
+                self._data_plane,
+                classes=classes,
+                counter=RequestCounter("open_inference_grpc", events=events, clock=self.clock),
+                gate=self.gate,
+                clock=self.clock,
+            ).methods(),
+        }
 
 
 async def open_server(settings: Settings) -> Server:

@@ -103,8 +103,14 @@ RESTORATIONS: tuple[Restoration, ...] = (
     Restoration(
         "rest.is_extended",
         "REST has `/healthz` and `/readyz`, and `GET /v1/models` lists the models; language models "
-        "are asked by OpenAI's API.",
+        "are asked by OpenAI's API, and every model by the Open Inference Protocol (`/v2`).",
         "REST has the original's paths only.",
+    ),
+    Restoration(
+        "grpc.is_extended",
+        "gRPC has PredictStreamed, and the Open Inference Protocol"
+        " (`inference.GRPCInferenceService`).",
+        "It has the original's methods only.",
     ),
     Restoration(
         "grpc.is_health_enabled",

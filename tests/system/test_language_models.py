@@ -1,16 +1,27 @@
-"""SmolLM2 behind real sockets, asked by OpenAI's own client, over both listeners."""
+"""SmolLM2 behind real sockets, asked by the stock clients of each API, over both listeners."""
 
 import asyncio
+import json
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from pathlib import Path
+from queue import Queue
 from typing import Any
 
+import grpc
+import numpy as np
 import openai
 import pytest
 import requests
+import tensorflow as tf
+import tritonclient.grpc
+import tritonclient.http
+from langchain_openai import ChatOpenAI
+from pydantic import BaseModel, Field, SecretStr
+from tensorflow_serving.apis.predict_pb2 import PredictRequest, PredictResponse
 
 from language_models import smollm2_directory
 from system.server_process import ServerProcess
@@ -114,23 +125,213 @@ def test_models_and_errors_are_what_the_client_knows(client: openai.OpenAI) -> N
     assert unknown.value.code == "model_not_found"
 
 
-def test_a_client_that_leaves_frees_its_blocks_at_once(
-    server: ServerProcess, client: openai.OpenAI
-) -> None:
-    order: Any = {"model": "m", "messages": LONG, "max_tokens": 4000, "stream": True}
+PROMPT = "The capital of France is"
+VERY_LONG = 4000
+
+Leave = Callable[[], None]
+
+
+def triton_inputs(**values: Any) -> list[Any]:
+    found = []
+    for name, value in values.items():
+        datatype = "BOOL" if isinstance(value, bool) else "BYTES"
+        found.append(tritonclient.grpc.InferInput(name, [1], datatype))
+        elements = np.array([value] if isinstance(value, bool) else [value.encode()])
+        found[-1].set_data_from_numpy(elements if datatype == "BOOL" else elements.astype(object))
+    return found
+
+
+def predict_streamed(channel: grpc.Channel) -> Any:
+    """As a stub that was generated for it would have it."""
+    return channel.stream_stream(
+        "/tensorflow.serving.PredictionService/PredictStreamed",
+        request_serializer=PredictRequest.SerializeToString,
+        response_deserializer=PredictResponse.FromString,
+    )
+
+
+def predict_request(**inputs: Any) -> PredictRequest:
+    request = PredictRequest()
+    request.model_spec.name = "m"
+    for name, value in inputs.items():
+        request.inputs[name].CopyFrom(tf.make_tensor_proto(value))
+    return request
+
+
+def leave_openai(server: ServerProcess) -> Leave:
+    client = openai.OpenAI(base_url=f"{server.rest_url}/v1", api_key="none", max_retries=0)
+    order: Any = {"model": "m", "messages": LONG, "max_tokens": VERY_LONG, "stream": True}
     stream = client.chat.completions.create(**order, extra_body={"ignore_eos": True})
     for _, _ in zip(range(3), stream, strict=False):
         pass
+
+    def leave() -> None:
+        stream.close()
+        client.close()
+
+    return leave
+
+
+def leave_generate_stream(server: ServerProcess) -> Leave:
+    body = {"text_input": PROMPT, "max_tokens": VERY_LONG, "ignore_eos": True}
+    url = f"{server.rest_url}/v2/models/m/generate_stream"
+    response = requests.post(url, json=body, stream=True, timeout=30)
+    assert next(response.iter_lines()).startswith(b"data: ")
+    return response.close
+
+
+def leave_triton_stream(server: ServerProcess) -> Leave:
+    client = tritonclient.grpc.InferenceServerClient(server.grpc_target)
+    has_begun = threading.Event()
+    client.start_stream(lambda result, error: has_begun.set())
+    client.async_stream_infer(
+        "m",
+        triton_inputs(text_input=PROMPT, stream=True),
+        parameters={"max_tokens": VERY_LONG, "ignore_eos": True},
+    )
+    assert has_begun.wait(30)
+
+    def leave() -> None:
+        client.stop_stream(cancel_requests=True)
+        client.close()
+
+    return leave
+
+
+def leave_predict_streamed(server: ServerProcess) -> Leave:
+    channel = grpc.insecure_channel(server.grpc_target)
+    request = predict_request(text=PROMPT, max_tokens=VERY_LONG, ignore_eos=True)
+    call = predict_streamed(channel)(iter([request]))
+    assert next(call).outputs["text"].string_val
+
+    def leave() -> None:
+        call.cancel()
+        channel.close()
+
+    return leave
+
+
+@pytest.mark.parametrize(
+    "begin", [leave_openai, leave_generate_stream, leave_triton_stream, leave_predict_streamed]
+)
+def test_a_client_that_leaves_frees_its_blocks_at_once(
+    server: ServerProcess, begin: Callable[[ServerProcess], Leave]
+) -> None:
+    leave = begin(server)
     assert gauge(server, "num_requests_running") == 1
     assert gauge(server, "kv_cache_usage_perc") > 0
     generated = gauge(server, "generation_tokens_total")
-    stream.close()
+    leave()
     deadline = time.monotonic() + 20
     while gauge(server, "num_requests_running"):
         assert time.monotonic() < deadline
         time.sleep(0.02)
     assert gauge(server, "kv_cache_usage_perc") == 0
     assert gauge(server, "generation_tokens_total") - generated < 500
+
+
+def test_tritons_http_client_asks_for_a_text(server: ServerProcess) -> None:
+    with closing(
+        tritonclient.http.InferenceServerClient(f"127.0.0.1:{server.rest_port}")
+    ) as client:
+        assert client.is_server_live()
+        assert client.is_server_ready()
+        assert client.is_model_ready("m")
+        assert not client.is_model_ready("nope")
+        assert client.get_model_metadata("m")["inputs"][0]["name"] == "text_input"
+        (text_input,) = (tritonclient.http.InferInput("text_input", [1], "BYTES"),)
+        text_input.set_data_from_numpy(np.array([PROMPT.encode()], object))
+        parameters = {"temperature": 0, "max_tokens": 12}
+        for outputs in (None, [tritonclient.http.InferRequestedOutput("text_output")]):
+            result = client.infer("m", [text_input], outputs=outputs, parameters=parameters)
+            assert b"Paris" in result.as_numpy("text_output")[0]
+        with pytest.raises(tritonclient.utils.InferenceServerException, match="nope") as error:
+            client.infer("nope", [text_input])
+        assert error.value.status() == "404"
+
+
+def test_tritons_grpc_client_streams_texts(server: ServerProcess) -> None:
+    """As the example client of its vLLM backend does, several requests in one stream."""
+    sampling = json.dumps({"temperature": "0", "max_tokens": "12"})
+    prompts = {"1": PROMPT, "2": "Once upon a time"}
+    answers: Queue[Any] = Queue()
+    with tritonclient.grpc.InferenceServerClient(server.grpc_target) as client:
+        assert client.is_model_ready("m")
+        assert client.get_model_config("m").config.model_transaction_policy.decoupled
+        whole = {
+            name: client.infer(
+                "m",
+                triton_inputs(
+                    text_input=prompt, sampling_parameters=sampling, exclude_input_in_output=True
+                ),
+            ).as_numpy("text_output")[0]
+            for name, prompt in prompts.items()
+        }
+        client.start_stream(lambda result, error: answers.put((result, error)))
+        for name, prompt in prompts.items():
+            client.async_stream_infer(
+                "m",
+                triton_inputs(text_input=prompt, stream=True, sampling_parameters=sampling),
+                request_id=name,
+                outputs=[tritonclient.grpc.InferRequestedOutput("text_output")],
+                enable_empty_final_response=True,
+            )
+        texts, is_ended = dict.fromkeys(prompts, b""), set()
+        while len(is_ended) < len(prompts):
+            result, error = answers.get(timeout=30)
+            assert error is None
+            response = result.get_response()
+            if response.parameters["triton_final_response"].bool_param:
+                is_ended.add(response.id)
+            else:
+                texts[response.id] += result.as_numpy("text_output")[0]
+        client.stop_stream()
+    assert b"Paris" in texts["1"]
+    assert texts == whole
+
+
+def test_a_text_is_streamed_by_predict(server: ServerProcess) -> None:
+    request = predict_request(text=PROMPT, temperature=0.0, max_tokens=12)
+    with grpc.insecure_channel(server.grpc_target) as channel:
+        responses = list(predict_streamed(channel)(iter([request]), timeout=30))
+        assert b"Paris" in b"".join(one.outputs["text"].string_val[0] for one in responses)
+        assert responses[-1].outputs["finish_reason"].string_val[0] == b"length"
+        with pytest.raises(grpc.RpcError) as error:
+            list(predict_streamed(channel)(iter([predict_request(text="")]), timeout=30))
+        assert error.value.code() is grpc.StatusCode.INVALID_ARGUMENT  # type: ignore[attr-defined]
+
+
+def test_langchain_chats_streamed_or_not(server: ServerProcess) -> None:
+    model = ChatOpenAI(
+        base_url=f"{server.rest_url}/v1", api_key=SecretStr("none"), model="m", temperature=0,
+        max_retries=0, max_completion_tokens=20,
+    )  # fmt: skip
+    question = "What is the capital of France?"
+    whole = model.invoke(question)
+    assert "Paris" in str(whole.content)
+    assert whole.response_metadata["finish_reason"] == "stop"
+    assert whole.usage_metadata is not None
+    assert whole.usage_metadata["output_tokens"] > 0
+    chunks = list(model.stream(question, stream_usage=True))
+    assert "".join(str(chunk.content) for chunk in chunks) == whole.content
+    (usage,) = [chunk.usage_metadata for chunk in chunks if chunk.usage_metadata]
+    assert usage["total_tokens"] == whole.usage_metadata["total_tokens"]
+
+
+class Person(BaseModel):
+    """Somebody."""
+
+    name: str = Field(max_length=12)
+    age: int
+
+
+def test_langchain_gets_structured_output(server: ServerProcess) -> None:
+    model = ChatOpenAI(
+        base_url=f"{server.rest_url}/v1", api_key=SecretStr("none"), model="m", temperature=0,
+        max_retries=0, max_completion_tokens=80,
+    )  # fmt: skip
+    person = model.with_structured_output(Person).invoke("Invent a person.")
+    assert isinstance(person, Person)
 
 
 def test_versions_are_swapped_under_streams_that_all_end_well(

@@ -11,13 +11,15 @@ FileDescriptor = Any
 
 class MessageField(NamedTuple):
     """One field. `kind` is a scalar type such as `bool`, a wrapper such as
-    `google.protobuf.Int64Value`, or the name of a message beside it.
+    `google.protobuf.Int64Value`, or the name of a message beside it. A message has one `oneof` at
+    most.
     """
 
     name: str
     number: int
     kind: str
     is_repeated: bool = False
+    oneof: str = ""
 
 
 def make_message(
@@ -63,6 +65,8 @@ def _make_pool(
         message = file.message_type.add(name=message_name)
         for field in fields:
             message.field.add(**_describe_field(field, package=package))
+            if field.oneof and not message.oneof_decl:
+                message.oneof_decl.add(name=field.oneof)
     pool = descriptor_pool.DescriptorPool()
     for dependency in _with_dependencies(files):
         pool.AddSerializedFile(dependency.serialized_pb)
@@ -90,7 +94,9 @@ def _describe_field(field: MessageField, *, package: str) -> dict[str, Any]:
     from google.protobuf.descriptor_pb2 import FieldDescriptorProto as Descriptor
 
     label = Descriptor.LABEL_REPEATED if field.is_repeated else Descriptor.LABEL_OPTIONAL
-    described = {"name": field.name, "number": field.number, "label": label}
+    described: dict[str, Any] = {"name": field.name, "number": field.number, "label": label}
+    if field.oneof:
+        described["oneof_index"] = 0
     scalar = f"TYPE_{field.kind.upper()}"
     if scalar in Descriptor.Type.DESCRIPTOR.values_by_name:
         return {**described, "type": Descriptor.Type.Value(scalar)}

@@ -337,9 +337,9 @@ def test_reading_a_stream_copies_each_byte_a_few_times_only(
     num_messages, starts = 1000, []
     frame_end = asgi._frame_end
 
-    def note_start(buffer: bytearray, *, start: int) -> int | None:
+    def note_start(buffer: bytearray, *, start: int, max_bytes: int) -> int | None:
         starts.append(start)
-        return frame_end(buffer, start=start)
+        return frame_end(buffer, start=start, max_bytes=max_bytes)
 
     monkeypatch.setattr(asgi, "_frame_end", note_start)
     assert len(texts(ask(echo, words(STREAM, *["x"] * num_messages)))) == num_messages

@@ -264,9 +264,8 @@ def test_metadata_refusals(
     assert metadata(settings, *fields, name=name) == CallResult([], code, text)
 
 
-@pytest.mark.parametrize("method", ["PredictStreamed", "SessionRun"])
-def test_what_is_not_served_is_unimplemented(settings: Settings, method: str) -> None:
-    path = f"/tensorflow.serving.PredictionService/{method}"
+def test_what_is_not_served_is_unimplemented(settings: Settings) -> None:
+    path = "/tensorflow.serving.PredictionService/SessionRun"
     (answer,) = ask(settings, call_request(path, predict_request()))
     result = read_result(answer, answer_class=PredictResponse)
     assert result == CallResult([], Code.UNIMPLEMENTED, f"Method not found: {path}")

@@ -14,14 +14,14 @@ from typing import NamedTuple
 from aspira.contracts.clock import Clock
 from aspira.contracts.errors import (
     Cancelled,
-    Code,
     Internal,
     InvalidArgument,
     ResourceExhausted,
     ServingError,
 )
-from aspira.contracts.events import EventBus, RequestEnded
+from aspira.contracts.events import EventBus
 from aspira.frontends.asgi import Receive, Scope, Send, read_body
+from aspira.frontends.counting import Outcome, RequestCounter
 from aspira.frontends.departures import DepartureWatch
 from aspira.frontends.generation.errors import BodyTooLarge, EncodeError, MethodNotAllowed
 from aspira.frontends.generation.origin import set_origin
@@ -39,14 +39,6 @@ _CORS_HEADERS: RawHeaders = (
 )
 
 _logger = logging.getLogger(__name__)
-
-
-@dataclass(slots=True)
-class Outcome:
-    """What there is to say of a request once it has ended."""
-
-    model_name: str = ""
-    version: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +88,7 @@ class HttpApplication:
     ) -> None:
         self._api = api
         self._gate = gate
-        self._events = events
+        self._counter = RequestCounter(api.name, events=events, clock=clock)
         self._clock = clock
         self._headers = _CORS_HEADERS if has_cors else ()
         self._departures = DepartureWatch()
@@ -122,42 +114,44 @@ class HttpApplication:
     async def _answer(
         self, endpoint: Endpoint, *, scope: Scope, receive: Receive, responder: Responder
     ) -> None:
-        arrival, outcome, code = self._clock.now(), Outcome(), Code.OK
         try:
             if endpoint.api:
-                with self._gate:
-                    body = await self._read_body(endpoint, scope=scope, receive=receive)
-                    headers = dict(scope["headers"])
-                    set_origin(
-                        scope["headers"],
-                        operation="chat" if endpoint.api == CHAT else "text_completion",
-                        request_id=responder.request_id,
+                with self._counter.count(endpoint.api) as outcome, self._gate:
+                    await self._work(
+                        endpoint, scope=scope, receive=receive, responder=responder, outcome=outcome
                     )
-                    call = HttpCall(body, headers, arrival, responder, outcome)
-                    await self._answer_watched(call, endpoint=endpoint, receive=receive)
             else:
-                body = await self._read_body(endpoint, scope=scope, receive=receive)
-                await endpoint.answer(HttpCall(body, {}, arrival, responder, outcome))
+                await self._work(
+                    endpoint, scope=scope, receive=receive, responder=responder, outcome=Outcome()
+                )
         except Cancelled:
-            code = Code.CANCELLED
+            return
         except ServingError as error:
-            code = error.code
             await responder.fail(error)
         except (asyncio.CancelledError, OSError):
-            code = Code.CANCELLED
             raise
         except Exception:
             _logger.exception("A request met a bug: %s", scope["path"])
-            code = Code.INTERNAL
             await responder.fail(Internal("The server met a bug; its log has the details"))
-        finally:
-            if endpoint.api:
-                self._publish(endpoint, outcome=outcome, code=code, arrival=arrival)
 
-    async def _answer_watched(
-        self, call: HttpCall, *, endpoint: Endpoint, receive: Receive
+    async def _work(
+        self,
+        endpoint: Endpoint,
+        *,
+        scope: Scope,
+        receive: Receive,
+        responder: Responder,
+        outcome: Outcome,
     ) -> None:
         """Until the answer is sent, or the client has left, which ends its work."""
+        arrival = self._clock.now()
+        body = await self._read_body(endpoint, scope=scope, receive=receive)
+        set_origin(
+            scope["headers"],
+            operation="chat" if endpoint.api == CHAT else "text_completion",
+            request_id=responder.request_id,
+        )
+        call = HttpCall(body, dict(scope["headers"]), arrival, responder, outcome)
         waiting = self._departures.add(receive)
         try:
             await endpoint.answer(call)
@@ -181,18 +175,6 @@ class HttpApplication:
             )
         except ResourceExhausted as error:
             raise BodyTooLarge(error.message) from None
-
-    def _publish(self, endpoint: Endpoint, *, outcome: Outcome, code: Code, arrival: float) -> None:
-        self._events.publish_request(
-            RequestEnded(
-                outcome.model_name,
-                outcome.version,
-                endpoint.api,
-                self._api.name,
-                code,
-                self._clock.now() - arrival,
-            )
-        )
 
 
 def _request_id(scope: Scope) -> str:

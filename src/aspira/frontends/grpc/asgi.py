@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator
-from contextlib import nullcontext
+from contextlib import aclosing, nullcontext
 from functools import partial
 
 from aspira.contracts.clock import Clock
@@ -34,16 +34,14 @@ from aspira.frontends.grpc.methods import (
     UnaryMethod,
     call_stream,
     call_unary,
-    parse_message,
+    read_message,
 )
 from aspira.frontends.offload import on_thread
 from aspira.service.drain import RequestGate
 
-# gRPC's own default. What streams here, health and reflection, is small.
-_MAX_STREAMED_BYTES = 4 * 2**20
 _CONTENT_TYPE = (b"content-type", b"application/grpc")
 # Once a request body has ended, some servers tell of a client that left only when asked.
-_DISCONNECT_POLL_S = 1.0
+_DISCONNECT_POLL_S = 0.25
 _NOT_COMPRESSED = b"\0"
 
 
@@ -121,6 +119,7 @@ class _StreamRequests:
 
     def __init__(self, method: StreamMethod, *, headers: CallHeaders, receive: Receive) -> None:
         self._method = method
+        self._max_bytes = method.max_message_bytes
         self._encoding = headers.encoding
         self._receive = receive
         self._ended = asyncio.Event()
@@ -137,7 +136,7 @@ class _StreamRequests:
             if not is_more:
                 self._ended.set()
             start = 0
-            while (end := _frame_end(buffer, start=start)) is not None:
+            while (end := _frame_end(buffer, start=start, max_bytes=self._max_bytes)) is not None:
                 yield await self._parse(bytes(buffer[start:end]))
                 start = end
             del buffer[:start]
@@ -154,9 +153,14 @@ class _StreamRequests:
         payload = frame[PREFIX_BYTES:]
         if frame[0]:
             payload = await on_thread(
-                partial(inflate, payload, encoding=self._encoding, max_bytes=_MAX_STREAMED_BYTES)
+                partial(
+                    inflate,
+                    payload,
+                    encoding=self._encoding,
+                    max_bytes=min(self._max_bytes, MAX_INFLATED_BYTES),
+                )
             )
-        return parse_message(self._method, payload=payload)
+        return await read_message(self._method, payload=payload)
 
 
 async def _inflate_on_thread(body: bytes, *, encoding: bytes) -> bytes:
@@ -165,13 +169,13 @@ async def _inflate_on_thread(body: bytes, *, encoding: bytes) -> bytes:
     )
 
 
-def _frame_end(buffer: bytearray, *, start: int) -> int | None:
+def _frame_end(buffer: bytearray, *, start: int, max_bytes: int) -> int | None:
     """Where the message that begins at `start` ends; None if it has not come whole."""
     if len(buffer) < start + PREFIX_BYTES:
         return None
     length = message_length(buffer[start : start + PREFIX_BYTES])
-    if length > _MAX_STREAMED_BYTES:
-        raise ResourceExhausted(f"A streamed message is larger than {_MAX_STREAMED_BYTES} bytes")
+    if length > max_bytes:
+        raise ResourceExhausted(f"A streamed message is larger than {max_bytes} bytes")
     end = start + PREFIX_BYTES + length
     return end if len(buffer) >= end else None
 
@@ -180,12 +184,13 @@ async def _send_stream(method: StreamMethod, *, requests: _StreamRequests, send:
     is_started = False
     error: ServingError | None = None
     try:
-        async for message in call_stream(method, requests=requests.messages()):
-            if not is_started:
-                await send(_start_event())
-                is_started = True
-            frame = encode_message(message.SerializeToString())
-            await send({"type": "http.response.body", "body": frame, "more_body": True})
+        async with aclosing(call_stream(method, requests=requests.messages())) as messages:
+            async for message in messages:
+                if not is_started:
+                    await send(_start_event())
+                    is_started = True
+                frame = encode_message(message.SerializeToString())
+                await send({"type": "http.response.body", "body": frame, "more_body": True})
     except ServingError as raised:
         if not is_started:
             raise

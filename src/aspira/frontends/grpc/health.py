@@ -1,7 +1,7 @@
 """`grpc.health.v1.Health`, telling the truth: a name is SERVING when what it names can answer."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from typing import Any
 
 from aspira.contracts.errors import Internal, InvalidArgument, NotFound, Unavailable
@@ -46,7 +46,7 @@ class HealthServicer:
             raise NotFound(f"Unknown service or model: {call.message.service}")
         return self._classes.HealthCheckResponse(status=status)
 
-    async def watch(self, requests: AsyncIterator[Message]) -> AsyncIterator[Message]:
+    async def watch(self, requests: AsyncIterator[Message]) -> AsyncGenerator[Message, None]:
         """The Watch method: the status now, then each change, until the server shuts down."""
         request = await anext(requests, None)
         if request is None:

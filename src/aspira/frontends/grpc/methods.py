@@ -1,7 +1,8 @@
 """A gRPC method as a value, so that any listener can carry it: bytes in, bytes out."""
 
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import aclosing
 from dataclasses import dataclass
 from functools import partial
 from math import ceil
@@ -53,10 +54,16 @@ class UnaryMethod:
 
 @dataclass(frozen=True, slots=True)
 class StreamMethod:
-    """Any number of requests and responses, interleaved as the handler likes."""
+    """Any number of requests and responses, interleaved as the handler likes.
+
+    The handler's generator is closed when the client leaves. Its work is not counted among the
+    requests in flight; a handler with work of its own enters the gate. `max_message_bytes`, of a
+    request, is gRPC's default for those that are small anyway.
+    """
 
     request_class: type[Message]
-    handler: Callable[[AsyncIterator[Message]], AsyncIterator[Message]]
+    handler: Callable[[AsyncIterator[Message]], AsyncGenerator[Message, None]]
+    max_message_bytes: int = 4 * 2**20
 
 
 Method = UnaryMethod | StreamMethod
@@ -74,10 +81,7 @@ async def call_unary(
     """
     num_bytes = len(payload)
     try:
-        if num_bytes < LARGE_BYTES:
-            message = parse_message(method, payload=payload)
-        else:
-            message = await on_thread(partial(parse_message, method, payload=payload))
+        message = await read_message(method, payload=payload)
         response: Message = await method.handler(UnaryCall(message, deadline, num_bytes, priority))
         # The exact type, since asking a message for its class is slow.
         serialized: bytes = response if type(response) is bytes else response.SerializeToString()
@@ -90,19 +94,27 @@ async def call_unary(
 
 async def call_stream(
     method: StreamMethod, *, requests: AsyncIterator[Message]
-) -> AsyncIterator[Message]:
-    """The handler's responses.
+) -> AsyncGenerator[Message, None]:
+    """The handler's responses. To be closed by the reader.
 
     Raises:
         ServingError: the status to answer with; a bug of the handler is one, too.
     """
     try:
-        async for response in method.handler(requests):
-            yield response
+        async with aclosing(method.handler(requests)) as responses:
+            async for response in responses:
+                yield response
     except ServingError:
         raise
     except Exception as error:
         raise _report_bug(error, method=method) from error
+
+
+async def read_message(method: Method, *, payload: bytes) -> Message:
+    """As `parse_message`, on the loop's pool if it is large."""
+    if len(payload) < LARGE_BYTES:
+        return parse_message(method, payload=payload)
+    return await on_thread(partial(parse_message, method, payload=payload))
 
 
 def parse_message(method: Method, *, payload: bytes) -> Message:

@@ -18,3 +18,6 @@ class GrpcOptions:
 
     is_profiler_enabled: bool = True
     """Serve `tensorflow.ProfilerService`."""
+
+    is_extended: bool = True
+    """Serve what TensorFlow Serving does not have: PredictStreamed, the Open Inference Protocol."""

@@ -6,7 +6,7 @@ REST and gRPC have a port each, in this process, both encrypted or neither.
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from contextlib import nullcontext
+from contextlib import aclosing, nullcontext
 from typing import Any
 
 import grpc
@@ -24,7 +24,7 @@ from aspira.frontends.grpc.methods import (
     UnaryMethod,
     call_stream,
     call_unary,
-    parse_message,
+    read_message,
     retry_metadata,
     status_message,
 )
@@ -193,13 +193,14 @@ def _headers_of(context: Any) -> Iterator[tuple[bytes, bytes]]:
 def _stream_behavior(method: StreamMethod) -> Callable[..., AsyncIterator[bytes]]:
     async def messages(payloads: AsyncIterator[bytes]) -> AsyncIterator[Message]:
         async for payload in payloads:
-            yield parse_message(method, payload=payload)
+            yield await read_message(method, payload=payload)
 
     async def answer(payloads: AsyncIterator[bytes], context: Any) -> AsyncIterator[bytes]:
         set_origin(_headers_of(context), operation="text_completion")
         try:
-            async for response in call_stream(method, requests=messages(payloads)):
-                yield response.SerializeToString()
+            async with aclosing(call_stream(method, requests=messages(payloads))) as responses:
+                async for response in responses:
+                    yield response.SerializeToString()
         except ServingError as error:
             await context.abort(_STATUS_BY_NUMBER[error.code], status_message(error))
 

@@ -2,7 +2,6 @@
 
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from aspira.contracts.errors import Internal
@@ -24,13 +23,18 @@ _SIGNATURE_PARAMETER = "signature_name"
 
 
 class InferRequest(NamedTuple):
-    """Named tensors for a model. No `outputs` are all of them."""
+    """Named tensors for a model. No `outputs` are all of them.
+
+    Times are seconds of the server's clock; deadline and priority are those of `PredictRequest`.
+    """
 
     spec: ModelSpec
     inputs: Tensors
     parameters: Mapping[str, Any]
     outputs: tuple[str, ...]
     arrival: float
+    deadline: float | None = None
+    priority: int = 0
 
 
 class TextRequest(NamedTuple):
@@ -53,30 +57,22 @@ class InferAnswer(NamedTuple):
 InferAnswers = AsyncGenerator[InferAnswer | None, None]
 
 
-@dataclass(frozen=True, slots=True)
-class DataPlaneOptions:
-    """What the transports have in common."""
-
-    timeout_s: float
-    """Deadline of a prediction; 0 or less means none."""
-
-    keep_alive_s: float
-    """A stream says that it is there when nothing came for so long."""
-
-
 class DataPlane:
-    """Event loop only. Readers close what streams. All of it raises ServingError."""
+    """Event loop only. Readers close what streams. All of it raises ServingError.
+
+    A stream says that it is there when nothing came for `keep_alive_s`.
+    """
 
     def __init__(
         self,
         inference: InferenceService,
         *,
         generation: GenerationService,
-        options: DataPlaneOptions,
+        keep_alive_s: float,
     ) -> None:
         self._inference = inference
         self._generation = generation
-        self._options = options
+        self._keep_alive_s = keep_alive_s
         self._unknown = UnknownFields()
 
     async def infer(self, request: InferRequest) -> InferAnswer:
@@ -132,20 +128,20 @@ class DataPlane:
         return order
 
     async def _answers(self, order: TextOrder, *, session: GenerationSession) -> InferAnswers:
-        idle_s = self._options.keep_alive_s
+        idle_s = self._keep_alive_s
         async with aclosing(generate_text(order, session=session, idle_s=idle_s)) as answers:
             async for outputs in answers:
                 yield None if outputs is None else InferAnswer(session.servable_id, outputs)
 
     async def _predict(self, request: InferRequest) -> InferAnswer:
-        timeout_s = self._options.timeout_s
         signature_name = str(request.parameters.get(_SIGNATURE_PARAMETER, ""))
         response = await self._inference.predict(
             PredictRequest(
                 request.spec._replace(signature_name=signature_name),
                 request.inputs,
                 request.outputs,
-                deadline=request.arrival + timeout_s if timeout_s > 0 else None,
+                deadline=request.deadline,
+                priority=request.priority,
             )
         )
         return InferAnswer(response.servable_id, response.outputs)

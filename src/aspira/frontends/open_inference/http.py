@@ -1,6 +1,6 @@
 """The protocol over HTTP: an endpoint for each kind of path."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import aclosing
 from functools import partial
 from typing import Any
@@ -12,9 +12,8 @@ from aspira.contracts.identity import ModelSpec
 from aspira.frontends.asgi import Scope
 from aspira.frontends.generation.asgi import Endpoint, HttpApi, HttpCall
 from aspira.frontends.generation.errors import ErrorAnswer, retry_headers, status_of
-from aspira.frontends.generation.fields import BadField, read_fields
 from aspira.frontends.offload import LARGE_BYTES, count_bytes, on_thread
-from aspira.frontends.open_inference.data_plane import DataPlane, InferAnswer, TextRequest
+from aspira.frontends.open_inference.data_plane import DataPlane
 from aspira.frontends.open_inference.descriptions import (
     EXTENSIONS,
     SERVER_NAME,
@@ -24,7 +23,8 @@ from aspira.frontends.open_inference.descriptions import (
 )
 from aspira.frontends.open_inference.infer_json import HEADER_LENGTH, decode_infer, encode_infer
 from aspira.frontends.open_inference.routes import find_route
-from aspira.frontends.open_inference.tensors import to_json
+from aspira.frontends.open_inference.text_json import decode_text, encode_text
+from aspira.frontends.priority import PRIORITY_HEADER, parse_priority
 
 _MAX_BODY_BYTES = 2**31 - 1
 _NOT_READY = 400
@@ -32,11 +32,12 @@ _RAW = "application/octet-stream"
 
 
 class OpenInferenceHttp:
-    """Event loop only."""
+    """Event loop only. `timeout_s` is the deadline of a prediction; 0 or less means none."""
 
-    def __init__(self, plane: DataPlane, *, descriptions: Descriptions) -> None:
+    def __init__(self, plane: DataPlane, *, descriptions: Descriptions, timeout_s: float) -> None:
         self._plane = plane
         self._descriptions = descriptions
+        self._timeout_s = timeout_s
 
     @property
     def api(self) -> HttpApi:
@@ -109,7 +110,12 @@ class OpenInferenceHttp:
         )
         is_large = len(call.body) >= LARGE_BYTES
         order = await on_thread(decode) if is_large else decode()
-        answer = await self._plane.infer(order.request)
+        answer = await self._plane.infer(
+            order.request._replace(
+                deadline=call.arrival + self._timeout_s if self._timeout_s > 0 else None,
+                priority=parse_priority(call.headers.get(PRIORITY_HEADER, b"")),
+            )
+        )
         call.outcome.version = answer.servable_id.version
         encode = partial(encode_infer, answer, order=order)
         is_large = count_bytes(answer.outputs.values()) >= LARGE_BYTES
@@ -121,13 +127,15 @@ class OpenInferenceHttp:
         await call.responder.answer(body, content_type=_RAW, headers=headers)
 
     async def _generate(self, call: HttpCall, *, spec: ModelSpec) -> None:
-        request, request_id = await _decode_text(call, spec=spec)
+        call.outcome.model_name = spec.name
+        request, request_id = await decode_text(call.body, spec=spec, arrival=call.arrival)
         answer = await self._plane.generate(request)
         call.outcome.version = answer.servable_id.version
-        await call.responder.answer(_encode_text(answer, request_id=request_id))
+        await call.responder.answer(encode_text(answer, request_id=request_id))
 
     async def _generate_stream(self, call: HttpCall, *, spec: ModelSpec) -> None:
-        request, request_id = await _decode_text(call, spec=spec)
+        call.outcome.model_name = spec.name
+        request, request_id = await decode_text(call.body, spec=spec, arrival=call.arrival)
         is_started = False
         async with aclosing(self._plane.generate_stream(request)) as answers:
             async for answer in answers:
@@ -139,7 +147,7 @@ class OpenInferenceHttp:
                     await call.responder.keep_alive()
                     continue
                 call.outcome.version = answer.servable_id.version
-                await call.responder.send_event(_encode_text(answer, request_id=request_id))
+                await call.responder.send_event(encode_text(answer, request_id=request_id))
         await call.responder.end_events()
 
 
@@ -147,34 +155,6 @@ def encode_error(error: ServingError) -> ErrorAnswer:
     """As the protocol has it: an object with the text."""
     body = orjson.dumps({"error": error.message})
     return ErrorAnswer(status_of(error), body, retry_headers(error))
-
-
-async def _decode_text(call: HttpCall, *, spec: ModelSpec) -> tuple[TextRequest, str]:
-    call.outcome.model_name = spec.name
-    fields = await read_fields(call.body)
-    parameters = fields.value("parameters") or {}
-    if not isinstance(parameters, dict):
-        raise BadField("parameters must be an object.", param="parameters")
-    request_id = fields.text("id", default="")
-    values = {name: fields.value(name) for name in fields.unread()}
-    return TextRequest(spec, values, parameters, (), call.arrival), request_id
-
-
-def _encode_text(answer: InferAnswer, *, request_id: str) -> bytes:
-    """Outputs of one element as values, others as arrays."""
-    outputs = {name: to_json(tensor, name=name) for name, tensor in answer.outputs.items()}
-    return orjson.dumps(
-        {
-            **({"id": request_id} if request_id else {}),
-            "model_name": answer.servable_id.name,
-            "model_version": str(answer.servable_id.version),
-            **{name: _unwrap(values) for name, values in outputs.items()},
-        }
-    )
-
-
-def _unwrap(values: Sequence[Any]) -> Any:
-    return values[0] if len(values) == 1 else values
 
 
 def _describe_tensor(tensor: TensorDescription) -> Mapping[str, Any]:

@@ -6,7 +6,8 @@ from types import MappingProxyType
 from typing import Protocol
 
 from aspira.contracts.identity import ModelSpec
-from aspira.frontends.generation.asgi import CHAT, Outcome
+from aspira.frontends.counting import Outcome
+from aspira.frontends.generation.asgi import CHAT
 from aspira.frontends.generation.fields import Fields, UnknownFields
 from aspira.frontends.generation.responder import Responder
 from aspira.frontends.openai.choices import ChatFormat, ChoiceFormat, CompletionFormat
