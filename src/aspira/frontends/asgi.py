@@ -29,12 +29,16 @@ async def read_body(receive: Receive, *, max_bytes: int, content_length: int | N
         message = await receive()
         if message["type"] != "http.request":
             raise Cancelled("The client closed the connection before the request was complete")
-        chunks.append(message.get("body", b""))
-        num_bytes += len(chunks[-1])
+        chunk: bytes = message.get("body", b"")
+        num_bytes += len(chunk)
         if num_bytes > max_bytes:
             raise _too_large(max_bytes)
         is_more = bool(message.get("more_body"))
-    return chunks[0] if len(chunks) == 1 else b"".join(chunks)
+        if not is_more and not chunks:
+            # Nearly every body comes whole.
+            return chunk
+        chunks.append(chunk)
+    return b"".join(chunks)
 
 
 def _too_large(max_bytes: int) -> ResourceExhausted:

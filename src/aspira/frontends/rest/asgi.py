@@ -10,7 +10,13 @@ from aspira.frontends.departures import DepartureWatch
 from aspira.frontends.offload import on_thread
 from aspira.frontends.priority import PRIORITY_HEADER, parse_priority
 from aspira.frontends.rest.handler import RestHandler
-from aspira.frontends.rest.messages import Headers, HttpRequest, HttpResponse, error_response
+from aspira.frontends.rest.messages import (
+    JSON,
+    Headers,
+    HttpRequest,
+    HttpResponse,
+    error_response,
+)
 from aspira.frontends.rest.options import RestOptions
 from aspira.frontends.rest.routes import is_api_path
 from aspira.service.drain import RequestGate
@@ -18,6 +24,8 @@ from aspira.service.drain import RequestGate
 _MAX_BODY_BYTES = 2**31 - 1
 _GZIP_WINDOW_BITS = 31
 
+# One object for nearly every answer, and found by identity.
+_JSON_HEADER = (b"content-type", JSON.encode())
 _CORS_HEADERS = (
     (b"access-control-allow-origin", b"*"),
     (b"access-control-allow-methods", b"POST, GET"),
@@ -39,48 +47,56 @@ class RestApplication:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         path = _path_of(scope)
+        is_api = is_api_path(path)
         try:
-            if is_api_path(path) and scope["method"] == "POST":
+            if is_api and scope["method"] == "POST":
                 with self._gate:
-                    await self._answer(scope, path=path, receive=receive, send=send)
+                    response = await self._answer(scope, path=path, receive=receive)
+                    await self._send(send, response=response, scope=scope, is_api=True)
             else:
-                await self._answer(scope, path=path, receive=receive, send=send)
+                response = await self._answer(scope, path=path, receive=receive)
+                await self._send(send, response=response, scope=scope, is_api=is_api)
         except Cancelled:
             return
         except ServingError as error:
-            await self._send(send, response=error_response(error), scope=scope)
+            await self._send(send, response=error_response(error), scope=scope, is_api=is_api)
 
-    async def _answer(self, scope: Scope, *, path: str, receive: Receive, send: Send) -> None:
+    async def _answer(self, scope: Scope, *, path: str, receive: Receive) -> HttpResponse:
         timeout_s = self._options.timeout_s
-        body, priority = await _read_request(receive, headers=scope["headers"])
+        headers = scope["headers"]
+        body, priority = await _read_request(receive, headers=headers)
+        query = scope["query_string"]
         request = HttpRequest(
-            method=scope["method"],
-            path=path,
-            query=scope["query_string"].decode("latin-1"),
-            headers=scope["headers"],
-            body=body,
-            deadline=self._clock.now() + timeout_s if timeout_s > 0 else None,
-            priority=priority,
+            scope["method"],
+            path,
+            query.decode("latin-1") if query else "",
+            headers,
+            body,
+            self._clock.now() + timeout_s if timeout_s > 0 else None,
+            priority,
         )
         waiting = self._departures.add(receive)
         try:
-            response = await self._handler.handle(request)
+            return await self._handler.handle(request)
         finally:
             self._departures.remove(waiting)
-        await self._send(send, response=response, scope=scope)
 
-    async def _send(self, send: Send, *, response: HttpResponse, scope: Scope) -> None:
+    async def _send(
+        self, send: Send, *, response: HttpResponse, scope: Scope, is_api: bool
+    ) -> None:
+        status, body, content_type, more = response
         headers = [
-            (b"content-type", response.content_type.encode()),
-            (b"content-length", b"%d" % len(response.body)),
+            _JSON_HEADER if content_type is JSON else (b"content-type", content_type.encode()),
+            (b"content-length", b"%d" % len(body)),
         ]
-        if response.headers:
-            headers += [(name.encode(), value.encode()) for name, value in response.headers.items()]
-        if self._options.is_cors_enabled and is_api_path(_path_of(scope)):
+        if more:
+            headers += [(name.encode(), value.encode()) for name, value in more.items()]
+        if is_api and self._options.is_cors_enabled:
             headers += _CORS_HEADERS
-        await send({"type": "http.response.start", "status": response.status, "headers": headers})
+        await send({"type": "http.response.start", "status": status, "headers": headers})
         # A body would be taken for the begin of the next answer.
-        body = b"" if scope["method"] == "HEAD" else response.body
+        if scope["method"] == "HEAD":
+            body = b""
         await send({"type": "http.response.body", "body": body})
 
 
@@ -92,19 +108,18 @@ def _path_of(scope: Scope) -> str:
 
 async def _read_request(receive: Receive, *, headers: Headers) -> tuple[bytes, int]:
     """The body, inflated, and the priority."""
-    content_length, is_gzip, priority = None, False, 0
-    for name, value in headers:
-        if name == b"content-length" and value.isdigit():
-            content_length = int(value)
-        elif name == b"content-encoding":
-            is_gzip = b"gzip" in value
-        elif name == PRIORITY_HEADER:
-            priority = parse_priority(value)
-    body = await read_body(receive, max_bytes=_MAX_BODY_BYTES, content_length=content_length)
-    if is_gzip:
+    by_name = dict(headers)
+    content_length = by_name.get(b"content-length", b"")
+    body = await read_body(
+        receive,
+        max_bytes=_MAX_BODY_BYTES,
+        content_length=int(content_length) if content_length.isdigit() else None,
+    )
+    if b"gzip" in by_name.get(b"content-encoding", b""):
         # Inflating releases the interpreter's lock, so on a thread it delays nobody.
         body = await on_thread(partial(inflate_body, body))
-    return body, priority
+    priority = by_name.get(PRIORITY_HEADER)
+    return body, 0 if priority is None else parse_priority(priority)
 
 
 def inflate_body(body: bytes) -> bytes:

@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
 from aspira.contracts.clock import Clock
@@ -23,7 +23,7 @@ from aspira.frontends.rest.messages import (
 )
 from aspira.frontends.rest.models import answer_listing, answer_metadata, answer_status
 from aspira.frontends.rest.options import RestOptions
-from aspira.frontends.rest.routes import find_route, is_api_path, is_listing
+from aspira.frontends.rest.routes import Route, find_route, is_api_path, is_listing
 from aspira.service.drain import RequestGate
 from aspira.service.inference import InferenceService
 from aspira.service.models import ModelsService
@@ -52,17 +52,6 @@ class RestSurface:
     metrics: MetricsPage | None = None
 
 
-@dataclass(slots=True)
-class _Outcome:
-    """What there is to say of a request once it has ended."""
-
-    model_name: str = ""
-    api: str = ""
-    version: int | None = None
-    code: Code = Code.OK
-    run_s: float | None = None
-
-
 class RestHandler:
     """Every HTTP request ends here. Event loop only; raises nothing."""
 
@@ -85,10 +74,11 @@ class RestHandler:
         self._metrics = surface.metrics
         self._verbs = inference_verbs(surface.options)
 
-    async def handle(self, request: HttpRequest) -> HttpResponse:
+    def handle(self, request: HttpRequest) -> Awaitable[HttpResponse]:
         """The answer to any request."""
-        if is_api_path(request.path):
-            return await self._answer_api(request)
+        return (self._answer_api if is_api_path(request.path) else self._answer_page)(request)
+
+    async def _answer_page(self, request: HttpRequest) -> HttpResponse:
         if self._metrics is not None and request.path == self._metrics.path:
             return await answer_metrics(self._metrics, request=request)
         if request.path == LIVENESS_PATH and self._options.is_extended:
@@ -99,58 +89,58 @@ class RestHandler:
 
     async def _answer_api(self, request: HttpRequest) -> HttpResponse:
         started_s = self._clock.now()
-        outcome = _Outcome()
+        model_name, api = "", ""
+        version: int | None = None
+        run_s: float | None = None
+        code = Code.OK
         try:
-            return await self._try_answer_api(request, outcome=outcome)
+            if self._options.is_extended and is_listing(request.method, path=request.path):
+                return answer_listing(self._models)
+            route = self._find_route(request)
+            if route is None:
+                return self._answer_without_model(request)
+            verb, spec = route
+            model_name = spec.name
+            answer_inference = self._verbs.get(verb)
+            if answer_inference is None:
+                return self._answer_question(route)
+            api = verb
+            answer = await answer_inference(self._inference, spec=spec, request=request)
         except ServingError as error:
-            outcome.code = error.code
+            code = error.code
             return self._explain(error)
         except asyncio.CancelledError:
-            outcome.code = Code.CANCELLED
+            code = Code.CANCELLED
             raise
         except Exception:
             _logger.exception("A request met a bug: %s %s", request.method, request.target)
-            outcome.code = Code.INTERNAL
+            code = Code.INTERNAL
             return error_response(Internal("The server met a bug; its log has the details"))
+        else:
+            version, run_s = answer.version, answer.run_s
+            return answer.response
         finally:
-            self._publish(outcome, duration_s=self._clock.now() - started_s)
+            duration_s = self._clock.now() - started_s
+            self._events.publish_request(
+                RequestEnded(model_name, version, api, "rest", code, duration_s, run_s)
+            )
 
     def _explain(self, error: ServingError) -> HttpResponse:
         if isinstance(error, BodilessError) and not self._options.is_every_error_explained:
             return HttpResponse(http_status(error.code))
         return error_response(error)
 
-    def _publish(self, outcome: _Outcome, *, duration_s: float) -> None:
-        self._events.publish_request(
-            RequestEnded(
-                outcome.model_name,
-                outcome.version,
-                outcome.api,
-                "rest",
-                outcome.code,
-                duration_s,
-                outcome.run_s,
-            )
-        )
-
-    async def _try_answer_api(self, request: HttpRequest, *, outcome: _Outcome) -> HttpResponse:
-        if request.method == "OPTIONS":
-            return _answer_options(request)
-        if self._options.is_extended and is_listing(request.method, path=request.path):
-            return answer_listing(self._models)
+    def _find_route(self, request: HttpRequest) -> Route | None:
         is_lenient = self._options.is_url_lenient
         path = request.path if is_lenient else request.target
-        route = find_route(request.method, path=path, is_lenient=is_lenient)
-        if route is None:
-            raise InvalidArgument(f"Malformed request: {request.method} {request.target}")
-        outcome.model_name = route.spec.name
-        answer_inference = self._verbs.get(route.verb)
-        if answer_inference is not None:
-            outcome.api = route.verb
-            response, outcome.version, outcome.run_s = await answer_inference(
-                self._inference, spec=route.spec, request=request
-            )
-            return response
+        return find_route(request.method, path=path, is_lenient=is_lenient)
+
+    def _answer_without_model(self, request: HttpRequest) -> HttpResponse:
+        if request.method == "OPTIONS":
+            return _answer_options(request)
+        raise InvalidArgument(f"Malformed request: {request.method} {request.target}")
+
+    def _answer_question(self, route: Route) -> HttpResponse:
         if route.verb == "metadata":
             return answer_metadata(self._models, spec=route.spec)
         return answer_status(self._models, spec=route.spec)

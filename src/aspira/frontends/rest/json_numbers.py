@@ -11,6 +11,7 @@ by value.
 from array import array
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import lru_cache
 from types import MappingProxyType
 
 import numpy as np
@@ -22,6 +23,7 @@ from aspira.contracts.tensors import Tensor
 _Doubles = npt.NDArray[np.float64]
 _Mask = npt.NDArray[np.bool_]
 
+_SINGLE_BYTES = 4
 _MIN_VECTORIZED = 40
 _EXPONENTS = tuple(range(-4, 9))
 _MIN_PLAIN = 1e-4
@@ -60,10 +62,9 @@ def _print_rows(values: Tensor, *, separator: bytes) -> list[bytes]:
 
 
 def _encode_float_rows(values: Tensor, *, separator: bytes) -> list[bytes]:
-    is_single = values.dtype.itemsize == np.dtype(np.float32).itemsize
+    is_single = values.itemsize == _SINGLE_BYTES
     if values.size < _MIN_VECTORIZED:
-        texts = _format_each(values.ravel().tolist(), is_single_precision=is_single)
-        return _join_rows(texts, num_columns=values.shape[1], separator=separator)
+        return _encode_few(values, is_single_precision=is_single, separator=separator)
     # Infinities, and NaNs that signal, would warn at every step.
     with np.errstate(over="ignore", invalid="ignore"):
         doubles = values.astype(np.float64)
@@ -74,7 +75,30 @@ def _encode_float_rows(values: Tensor, *, separator: bytes) -> list[bytes]:
     return _join_rows(texts, num_columns=values.shape[1], separator=separator)
 
 
+def _encode_few(values: Tensor, *, is_single_precision: bool, separator: bytes) -> list[bytes]:
+    numbers: list[float] = values.ravel().tolist()
+    text = _few_template(len(numbers), separator=separator) % tuple(numbers)
+    texts = text.split(separator)
+    read_back = list(map(float, texts))
+    if is_single_precision:
+        read_back = array("f", read_back).tolist()
+    if read_back != numbers:
+        texts = _format_each(numbers, is_single_precision=is_single_precision)
+    elif text.count(b".") != len(numbers):
+        texts = _add_points(texts)
+    elif len(values) == 1:
+        return [text]
+    return _join_rows(texts, num_columns=values.shape[1], separator=separator)
+
+
+@lru_cache(maxsize=2 * _MIN_VECTORIZED)
+def _few_template(num_values: int, *, separator: bytes) -> bytes:
+    return separator.join([b"%.6g"] * num_values)
+
+
 def _join_rows(texts: list[bytes], *, num_columns: int, separator: bytes) -> list[bytes]:
+    if num_columns == 1:
+        return texts
     return [
         separator.join(texts[start : start + num_columns])
         for start in range(0, len(texts), num_columns)
@@ -172,7 +196,12 @@ def _format_each(values: list[float], *, is_single_precision: bool) -> list[byte
         text if back == value else long_format % value
         for text, back, value in zip(short, read_back, values, strict=True)
     ]
+    return _add_points(exact)
+
+
+def _add_points(texts: list[bytes]) -> list[bytes]:
+    """With a point in whole numbers, and other names for those that are not finite."""
     return [
         text if b"." in text or b"e" in text else _NON_FINITE.get(text) or text + b".0"
-        for text in exact
+        for text in texts
     ]

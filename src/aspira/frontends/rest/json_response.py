@@ -66,6 +66,10 @@ class _Layout:
         return b"[" + before + elements + after + b"]"
 
 
+_ONE_ROW_OUTPUT = _Layout(depth=1, is_single_line=True)
+_MANY_ROW_OUTPUTS = _Layout(depth=3, is_single_line=True)
+
+
 def encode_predictions(outputs: Tensors, *, is_row_format: bool) -> bytes:
     """The body that answers a predict request; several outputs keep the order of the mapping.
 
@@ -128,19 +132,26 @@ def _encode_rows(outputs: Tensors) -> bytes:
         return b"[]"
     if len(outputs) == 1:
         ((name, tensor),) = outputs.items()
-        layout = _Layout(depth=1, is_single_line=True)
-        if tensor.ndim == 1:
-            (text,) = _encode_innermost(tensor[np.newaxis], name=name, layout=layout, rank=1)
-            return b"[" + text + b"\n    ]"
-        (text,) = _encode_elements(tensor[np.newaxis], name=name, layout=layout)
-        return text[:-1] + b"\n    ]"
-    layout = _Layout(depth=3, is_single_line=True)
+        return _encode_only_rows(tensor, name=name)
+    layout = _MANY_ROW_OUTPUTS
     columns = [
         _encode_elements(tensor, name=name, layout=layout) for name, tensor in outputs.items()
     ]
     template = _row_template(outputs)
     rows = [template % texts for texts in zip(*columns, strict=True)]
     return _Layout(depth=1, is_single_line=False).enclose((b"," + _new_line(2)).join(rows), level=1)
+
+
+def _encode_only_rows(tensor: Tensor, *, name: str) -> bytes:
+    layout = _ONE_ROW_OUTPUT
+    if tensor.ndim == 1:
+        (text,) = _encode_innermost(tensor[np.newaxis], name=name, layout=layout, rank=1)
+        return b"[" + text + b"\n    ]"
+    if tensor.ndim == 2 and tensor.size:
+        rows = _encode_innermost(tensor, name=name, layout=layout, rank=2)
+        return b"[[" + b"], [".join(rows) + b"]\n    ]"
+    (text,) = _encode_elements(tensor[np.newaxis], name=name, layout=layout)
+    return text[:-1] + b"\n    ]"
 
 
 def _row_template(names: Iterable[str]) -> bytes:

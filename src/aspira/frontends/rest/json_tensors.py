@@ -263,12 +263,12 @@ def _shape_text(shape: _Shape) -> str:
 def _convert(value: object, *, dtype: DataType) -> Tensor:
     shape = _nested_shape(value, max_rank=MAX_RANK)
     leaves = _try_collect(value, dtype=dtype, shape=shape)
-    if leaves is None:
-        return _build(_collect(value, dtype=dtype, shape=shape), dtype=dtype, shape=shape)
-    try:
-        return _build(leaves, dtype=dtype, shape=shape)
-    except OverflowError:
-        return _build(_collect(value, dtype=dtype, shape=shape), dtype=dtype, shape=shape)
+    if leaves is not None:
+        try:
+            return _build(leaves, dtype=dtype, shape=shape)
+        except OverflowError:
+            pass  # The walk below finds the number that is out of range.
+    return _build(_collect(value, dtype=dtype, shape=shape), dtype=dtype, shape=shape)
 
 
 def _nested_shape(value: object, *, max_rank: int) -> _Shape:
@@ -289,11 +289,11 @@ def _nested_shape(value: object, *, max_rank: int) -> _Shape:
 
 def _try_collect(value: object, *, dtype: DataType, shape: _Shape) -> Sequence[object] | None:
     """The leaves in order if they all are what `dtype` commonly takes, integers of any size."""
-    level: list[Any] = [value]
-    for size in shape:
+    level: list[Any] = cast("list[Any]", value) if shape else [value]
+    for size in shape[1:]:
         if set(map(type, level)) != {list} or set(map(len, level)) != {size}:
             return None
-        level = list(chain.from_iterable(level))
+        level = level[0] if len(level) == 1 else list(chain.from_iterable(level))
     if not set(map(type, level)) <= _ELEMENT_TYPES.get(dtype, frozenset()):
         return None
     if dtype is not DataType.STRING:
@@ -315,7 +315,7 @@ def _build(leaves: Sequence[object], *, dtype: DataType, shape: _Shape) -> Tenso
         raise Unimplemented(f"Conversion of JSON Value: [] to type: {dtype.short_name}")
     if dtype is DataType.FLOAT:
         # As in the reference, a double too large for a float becomes infinite; numpy would warn.
-        return np.frombuffer(array("f", cast("Sequence[float]", leaves)), np.float32).reshape(shape)
+        return np.ndarray(shape, numpy_dtype, array("f", cast("Sequence[float]", leaves)))
     return np.array(leaves, numpy_dtype).reshape(shape)
 
 

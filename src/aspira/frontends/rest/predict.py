@@ -43,10 +43,11 @@ async def answer_predict(
             decoded = await on_thread(partial(decode, body, signature=signature))
         response = await inference.predict_leased(
             PredictRequest(
-                spec._replace(signature_name=name),
+                ModelSpec(spec.name, spec.version, spec.label, name),
                 decoded.inputs,
-                deadline=request.deadline,
-                priority=request.priority,
+                (),
+                request.deadline,
+                request.priority,
             ),
             lease=lease,
         )
