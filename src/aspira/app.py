@@ -40,6 +40,7 @@ from aspira.frontends.open_inference.grpc_questions import QuestionsServicer
 from aspira.frontends.open_inference.http import OpenInferenceHttp
 from aspira.frontends.open_inference.routes import PREFIXES
 from aspira.frontends.openai.api import openai_api
+from aspira.frontends.openai.embeddings import EmbeddingAnswers
 from aspira.frontends.openai.endpoints import ROUTES, Endpoints
 from aspira.frontends.rest.asgi import RestApplication
 from aspira.frontends.rest.handler import MetricsPage, RestHandler, RestSurface
@@ -275,7 +276,7 @@ class Server:
             return Dispatcher(grpc=grpc, rest=application)
         endpoints = Endpoints(
             self._generation,
-            embedding=EmbeddingService(inference.lease),
+            embedding=EmbeddingAnswers(EmbeddingService(inference.lease)),
             keep_alive_s=self._settings.language_models.keep_alive_s,
         )
         open_inference = OpenInferenceHttp(

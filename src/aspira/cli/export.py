@@ -1,6 +1,7 @@
 """`aspira export`: writes a language model in another form, as a new version directory."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Protocol
@@ -11,6 +12,7 @@ from aspira.contracts.errors import InvalidArgument, ServingError
 
 _PROGRAM = "aspira export"
 _PRECISIONS = ("f32", "bf16")
+_WEIGHTS = ("f32", "f16", "int8", "int4")
 
 
 class _Export(Protocol):
@@ -28,10 +30,27 @@ def _export_saved_model(source: Path, *, destination: Path, values: Mapping[str,
     export_saved_model(source, destination=destination, precision=precision)
 
 
-_TARGETS: Mapping[str, _Export] = MappingProxyType({"savedmodel": _export_saved_model})
+def _export_openvino(source: Path, *, destination: Path, values: Mapping[str, Any]) -> None:
+    from aspira.llm.decoders.export import ExportOrder, describe, export_openvino
+
+    weights = values["weights"]
+    if weights not in _WEIGHTS:
+        raise InvalidArgument(f"--weights is {weights!r}; name one of {', '.join(_WEIGHTS)}")
+    order = ExportOrder(destination, weights)
+    if values["text"]:
+        order = replace(order, text=Path(values["text"]))
+    quality = export_openvino(source, order=order, report=report)
+    report(f"{describe(quality)} (kept in aspira_quality.json)")
+
+
+_TARGETS: Mapping[str, _Export] = MappingProxyType(
+    {"openvino": _export_openvino, "savedmodel": _export_saved_model}
+)
 _FLAGS = (
     PlainFlag("to", "", f"The form to write: {', '.join(_TARGETS)}."),
     PlainFlag("precision", "f32", "savedmodel: what weights and cache are kept in, f32 or bf16."),
+    PlainFlag("weights", "int8", f"openvino: what weights are kept in, {', '.join(_WEIGHTS)}."),
+    PlainFlag("text", "", "openvino: a file to measure quality on; empty takes one of ours."),
 )
 
 

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pytest
 
 from asgi_exchange import Answer, exchange, get, post
 from aspira.app import Server
@@ -106,33 +105,33 @@ def test_dimensions_only_as_trained(tmp_path: Path) -> None:
     assert "dimensions = 5 is not what this model was trained for: 4, 16" in wrong.body.decode()
 
 
-@pytest.mark.parametrize(
-    ("body", "param", "code"),
-    [
-        ({}, "input", "invalid_argument"),
-        ({"input": []}, "input", "invalid_argument"),
-        ({"input": 3}, "input", "invalid_argument"),
-        ({"input": ""}, "input[0]", "invalid_argument"),
-        ({"input": ["a", ""]}, "input[1]", "invalid_argument"),
-        ({"input": ["a", []]}, "input[1]", "invalid_argument"),
-        ({"input": ["a", 3]}, "input[1]", "invalid_argument"),
-        ({"input": [[2**40]]}, "input[0]", "invalid_argument"),
-        ({"input": [[True]]}, "input[0]", "invalid_argument"),
-        ({"input": ["a"] * 2049}, "input", "invalid_argument"),
-        ({"input": [[24]]}, None, "invalid_argument"),
-        ({"input": "a", "encoding_format": "int8"}, "encoding_format", "invalid_argument"),
-        ({"input": "a", "dimensions": 0}, "dimensions", "invalid_argument"),
-        ({"input": "a", "dimensions": 8}, None, "invalid_argument"),
-        ({"input": "a", "truncate_prompt_tokens": 0}, "truncate_prompt_tokens", "invalid_argument"),
-        ({"input": "a " * 60}, None, "context_length_exceeded"),
-        ({"input": "a", "model": "nope"}, None, "model_not_found"),
-    ],
-)
-def test_bad_requests(tmp_path: Path, body: dict[str, Any], param: str | None, code: str) -> None:
-    (answer,) = ask(tmp_path, body)
-    error = answer.json["error"]
-    assert (error["param"], error["code"]) == (param, code)
-    assert answer.status == (404 if code == "model_not_found" else 400)
+BAD_REQUESTS: Any = [
+    ({}, "input", "invalid_argument"),
+    ({"input": []}, "input", "invalid_argument"),
+    ({"input": 3}, "input", "invalid_argument"),
+    ({"input": ""}, "input[0]", "invalid_argument"),
+    ({"input": ["a", ""]}, "input[1]", "invalid_argument"),
+    ({"input": ["a", []]}, "input[1]", "invalid_argument"),
+    ({"input": ["a", 3]}, "input[1]", "invalid_argument"),
+    ({"input": [[2**40]]}, "input[0]", "invalid_argument"),
+    ({"input": [[True]]}, "input[0]", "invalid_argument"),
+    ({"input": ["a"] * 2049}, "input", "invalid_argument"),
+    ({"input": [[24]]}, None, "invalid_argument"),
+    ({"input": "a", "encoding_format": "int8"}, "encoding_format", "invalid_argument"),
+    ({"input": "a", "dimensions": 0}, "dimensions", "invalid_argument"),
+    ({"input": "a", "dimensions": 8}, None, "invalid_argument"),
+    ({"input": "a", "truncate_prompt_tokens": 0}, "truncate_prompt_tokens", "invalid_argument"),
+    ({"input": "a " * 60}, None, "context_length_exceeded"),
+    ({"input": "a", "model": "nope"}, None, "model_not_found"),
+]
+
+
+def test_bad_requests_say_what_is_wrong(tmp_path: Path) -> None:
+    answers = ask(tmp_path, *(body for body, _, _ in BAD_REQUESTS))
+    for answer, (body, param, code) in zip(answers, BAD_REQUESTS, strict=True):
+        error = answer.json["error"]
+        assert (error["param"], error["code"]) == (param, code), body
+        assert answer.status == (404 if code == "model_not_found" else 400)
 
 
 def test_a_long_text_is_cut_where_that_is_asked_for(tmp_path: Path) -> None:

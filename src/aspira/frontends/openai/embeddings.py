@@ -9,11 +9,12 @@ import orjson
 
 from aspira.contracts.embedding import EmbeddingLimits, TextInput
 from aspira.contracts.identity import ModelSpec
+from aspira.frontends.generation.asgi import Outcome
 from aspira.frontends.generation.fields import BadField, Fields
 from aspira.frontends.offload import LARGE_BYTES, on_thread
 from aspira.frontends.openai.requests import decode_model
 from aspira.llm.encoders.model import Embeddings
-from aspira.service.embedding import EmbeddingSession
+from aspira.service.embedding import EmbeddingService
 
 # OpenAI's own bound.
 _MAX_INPUTS = 2048
@@ -30,6 +31,27 @@ class EmbeddingOrder:
     texts: tuple[TextInput, ...]
     limits: EmbeddingLimits
     is_base64: bool
+
+
+class EmbeddingAnswers:
+    """Answers requests for embeddings. Event loop only."""
+
+    def __init__(self, service: EmbeddingService) -> None:
+        self._service = service
+
+    async def answer(self, fields: Fields, *, outcome: Outcome) -> bytes:
+        """The body that answers; what is known of the request is told to `outcome`.
+
+        Raises:
+            ServingError: a field is wrong, or the texts cannot be embedded.
+        """
+        order = decode_embedding(fields)
+        outcome.model_name = order.spec.name
+        with self._service.open(order.spec) as session:
+            outcome.version = session.servable_id.version
+            found = await session.embed(order.texts, limits=order.limits)
+        encode = partial(_encode, found, order=order)
+        return encode() if found.vectors.nbytes < LARGE_BYTES else await on_thread(encode)
 
 
 def decode_embedding(fields: Fields) -> EmbeddingOrder:
@@ -54,13 +76,6 @@ def decode_embedding(fields: Fields) -> EmbeddingOrder:
     )
     fields.ignore("user")
     return order
-
-
-async def embed(session: EmbeddingSession, *, order: EmbeddingOrder) -> bytes:
-    """The body that answers."""
-    found = await session.embed(order.texts, limits=order.limits)
-    encode = partial(_encode, found, order=order)
-    return encode() if found.vectors.nbytes < LARGE_BYTES else await on_thread(encode)
 
 
 def _decode_texts(fields: Fields) -> tuple[TextInput, ...]:

@@ -11,7 +11,7 @@ from aspira.frontends.generation.asgi import CHAT
 from aspira.frontends.generation.fields import Fields, UnknownFields
 from aspira.frontends.generation.responder import Responder
 from aspira.frontends.openai.choices import ChatFormat, ChoiceFormat, CompletionFormat
-from aspira.frontends.openai.embeddings import decode_embedding, embed
+from aspira.frontends.openai.embeddings import EmbeddingAnswers
 from aspira.frontends.openai.generating import GenerationAnswer
 from aspira.frontends.openai.logprobs import DescribeToken
 from aspira.frontends.openai.requests import GenerationOrder, decode_chat, decode_completion
@@ -21,7 +21,6 @@ from aspira.frontends.openai.tokens import (
     detokenize,
     tokenize,
 )
-from aspira.service.embedding import EmbeddingService
 from aspira.service.generation import GenerationService, GenerationSession
 
 
@@ -48,7 +47,7 @@ class Endpoints:
         self,
         generation: GenerationService,
         *,
-        embedding: EmbeddingService,
+        embedding: EmbeddingAnswers,
         keep_alive_s: float,
     ) -> None:
         self._generation = generation
@@ -68,12 +67,9 @@ class Endpoints:
 
     async def embed(self, call: Call) -> None:
         """Texts, and a vector of each."""
-        order = decode_embedding(call.fields)
+        body = await self._embedding.answer(call.fields, outcome=call.outcome)
         self._unknown.log(call.fields)
-        call.outcome.model_name = order.spec.name
-        with self._embedding.open(order.spec) as session:
-            call.outcome.version = session.servable_id.version
-            await call.responder.answer(await embed(session, order=order))
+        await call.responder.answer(body)
 
     async def tokenize(self, call: Call) -> None:
         """Text or messages to token ids."""

@@ -13,9 +13,9 @@ import openvino as ov
 from openvino import opset15 as ops
 from openvino._pyopenvino.op import _PagedAttentionExtension
 
-from aspira.llm.decoders.config import DecoderConfig, rotary_frequencies
+from aspira.llm.decoders.config import DecoderConfig
 from aspira.llm.decoders.family import Heads, Node
-from aspira.llm.decoders.matrices import make_matrix
+from aspira.llm.decoders.layers import DecoderLayers, make_parameter, times
 from aspira.llm.decoders.options import WeightFormat
 from aspira.llm.weights.source import Weights
 
@@ -35,8 +35,8 @@ class StepInputs(NamedTuple):
     sampled_rows: Node
 
 
-class DecoderGraph:
-    """`DecoderParts`, and the rest, over the weights of one decoder."""
+class DecoderGraph(DecoderLayers):
+    """A decoder with a paged cache."""
 
     def __init__(
         self,
@@ -46,11 +46,13 @@ class DecoderGraph:
         inputs: StepInputs,
         weight_format: WeightFormat,
     ) -> None:
-        self._config = config
-        self._weights = weights
+        super().__init__(
+            config,
+            weights=weights,
+            weight_format=weight_format,
+            position_ids=inputs.position_ids,
+        )
         self._inputs = inputs
-        self._weight_format = weight_format
-        self._cosine, self._sine = self._rotation()
         self._unused = _unused_attention_inputs()
         self.caches: list[Node] = []
 
@@ -59,18 +61,6 @@ class DecoderGraph:
         matrix = self._matrix("embedding.weight")
         hidden = ops.gather(matrix, self._inputs.input_ids, ops.constant(0, np.int64))
         return ops.unsqueeze(hidden, ops.constant(1, np.int64)), matrix
-
-    def linear(self, hidden: Node, *, name: str, has_bias: bool = False) -> Node:
-        product = _times(hidden, matrix=self._matrix(f"{name}.weight"))
-        return ops.add(product, self._vector(f"{name}.bias")) if has_bias else product
-
-    def norm(self, hidden: Node, *, name: str) -> Node:
-        """See `DecoderParts.norm`."""
-        squares = ops.power(hidden, np.float32(2))
-        mean = ops.reduce_mean(squares, ops.constant([-1], np.int64), keep_dims=True)
-        root = ops.sqrt(ops.add(mean, np.float32(self._config.norm_epsilon)))
-        scale = ops.divide(np.float32(1), root)
-        return ops.multiply(ops.multiply(hidden, scale), self._vector(f"{name}.weight"))
 
     def project_heads(self, hidden: Node, *, layer: str, has_bias: bool = False) -> Heads:
         """See `DecoderParts.project_heads`."""
@@ -85,14 +75,6 @@ class DecoderGraph:
             for part in projected
         )
         return query, key, value
-
-    def rotate(self, heads: Node) -> Node:
-        """See `DecoderParts.rotate`."""
-        half = self._config.head_size // 2
-        first = _slice(heads, begin=0, end=half)
-        second = _slice(heads, begin=half, end=2 * half)
-        turned = ops.concat([ops.multiply(second, np.float32(-1)), first], axis=-1)
-        return ops.add(ops.multiply(heads, self._cosine), ops.multiply(turned, self._sine))
 
     def attend(self, query: Node, *, key: Node, value: Node) -> Node:
         """Causal attention of each sequence over its cache, to which keys and values are added."""
@@ -126,40 +108,15 @@ class DecoderGraph:
             attention.get_rt_info()[f"{kind}_head_size"] = self._config.head_size
         return ops.unsqueeze(attention.output(0), ops.constant(1, np.int64))
 
-    def gated_mlp(self, hidden: Node, *, layer: str) -> Node:
-        """SwiGLU. Gate and up are one product: fewer, larger ones are faster."""
-        matrix = self._matrix(f"{layer}.gate.weight", f"{layer}.up.weight")
-        both = _times(hidden, matrix=matrix)
-        sizes = ops.constant([self._config.intermediate_size] * 2, np.int32)
-        gate, up = ops.variadic_split(both, ops.constant(-1, np.int32), sizes).outputs()
-        return self.linear(ops.multiply(ops.swish(gate), up), name=f"{layer}.down")
-
     def logits(self, hidden: Node, *, embedding: Node) -> Node:
         """[sampled rows, vocabulary], for those rows alone."""
         rows = ops.gather(hidden, self._inputs.sampled_rows, ops.constant(0, np.int64))
         normed = self.norm(rows, name="final_norm")
-        matrix = embedding if self._config.has_tied_head else self._matrix("head.weight")
-        return ops.squeeze(_times(normed, matrix=matrix), ops.constant(1, np.int64))
+        product = times(normed, matrix=self.head_matrix(embedding))
+        return ops.squeeze(product, ops.constant(1, np.int64))
 
-    def _rotation(self) -> tuple[Node, Node]:
-        frequencies = rotary_frequencies(self._config)
-        if "rotary_factors.weight" in self._weights:
-            frequencies = frequencies / self._weights.read("rotary_factors.weight")
-        both_halves = np.concatenate([frequencies, frequencies]).astype(np.float32)
-        positions = ops.convert(self._inputs.position_ids, "f32")
-        column = ops.reshape(positions, ops.constant([-1, 1, 1, 1], np.int64), special_zero=False)
-        angles = ops.multiply(column, ops.constant(both_halves.reshape(1, 1, 1, -1)))
-        return ops.cos(angles), ops.sin(angles)
-
-    def _matrix(self, *names: str) -> Node:
-        return make_matrix(names, weights=self._weights, weight_format=self._weight_format)
-
-    def _vector(self, name: str) -> Node:
-        return ops.constant(self._weights.read(name).astype(np.float32))
-
-
-def _times(hidden: Node, *, matrix: Node) -> Node:
-    return ops.matmul(hidden, matrix, transpose_a=False, transpose_b=True)
+    def _column(self, positions: Node) -> Node:
+        return ops.reshape(positions, ops.constant([-1, 1, 1, 1], np.int64), special_zero=False)
 
 
 def _unused_attention_inputs() -> list[Node]:
@@ -174,22 +131,9 @@ def _unused_attention_inputs() -> list[Node]:
     return [ops.constant(value) for value in values]
 
 
-def make_parameter(name: str, *, shape: Sequence[int], dtype: ov.Type) -> Node:
-    """An input of the model."""
-    parameter = ops.parameter(ov.PartialShape(list(shape)), dtype)
-    parameter.set_friendly_name(name)
-    parameter.output(0).set_names({name})
-    return parameter
-
-
 def _outputs(nodes: Sequence[Node]) -> list[Node]:
     assert len(nodes) == NUM_ATTENTION_INPUTS
     return [node.output(0) for node in nodes]
-
-
-def _slice(heads: Node, *, begin: int, end: int) -> Node:
-    bounds = (ops.constant([value], np.int64) for value in (begin, end, 1, -1))
-    return ops.slice(heads, *bounds)
 
 
 def _flat(heads: Node) -> Node:

@@ -13,7 +13,8 @@ from openvino._offline_transformations import paged_attention_transformation
 
 from aspira.contracts.errors import DataLoss, FailedPrecondition, Unimplemented
 from aspira.llm.decoders.family import Node
-from aspira.llm.decoders.graph import NUM_ATTENTION_INPUTS, make_parameter
+from aspira.llm.decoders.graph import NUM_ATTENTION_INPUTS
+from aspira.llm.decoders.layers import make_parameter
 
 _ATTENTION_TYPE = "PagedAttentionExtension"
 # Between the head's matrix and the result only these are met in published files.

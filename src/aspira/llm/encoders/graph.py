@@ -11,7 +11,7 @@ from openvino import opset15 as ops
 
 from aspira.contracts.errors import DataLoss
 from aspira.llm.decoders.family import Node
-from aspira.llm.decoders.graph import make_parameter
+from aspira.llm.decoders.layers import make_parameter
 from aspira.llm.encoders.config import EncoderConfig
 from aspira.llm.weights.hugging_face import list_weight_files
 from aspira.llm.weights.safetensors_file import SafetensorsFile
