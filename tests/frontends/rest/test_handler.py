@@ -292,7 +292,7 @@ def test_options_without_an_origin(settings: Settings, origin: str | None) -> No
 
 
 @pytest.mark.parametrize("method", ["GET", "POST", "OPTIONS", "PUT"])
-@pytest.mark.parametrize("path", ["/", "/v1", "/v2/models/m", "/favicon.ico"])
+@pytest.mark.parametrize("path", ["/", "/v1", "/v3/models/m", "/favicon.ico"])
 def test_paths_outside_the_api_get_a_page(settings: Settings, method: str, path: str) -> None:
     answered = answer(settings, Request(method, path))
     assert answered.status == 404

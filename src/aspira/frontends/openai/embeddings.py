@@ -9,7 +9,7 @@ import orjson
 
 from aspira.contracts.embedding import EmbeddingLimits, TextInput
 from aspira.contracts.identity import ModelSpec
-from aspira.frontends.generation.asgi import Outcome
+from aspira.frontends.counting import Outcome
 from aspira.frontends.generation.fields import BadField, Fields
 from aspira.frontends.offload import LARGE_BYTES, on_thread
 from aspira.frontends.openai.requests import decode_model
