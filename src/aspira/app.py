@@ -4,9 +4,7 @@ import asyncio
 import gc
 import logging
 import sys
-from collections.abc import Callable
 from contextlib import suppress
-from functools import partial
 from pathlib import Path
 
 from aspira.batching.completions import Completions
@@ -19,31 +17,8 @@ from aspira.contracts.servable import Served
 from aspira.contracts.tensors import Tensors
 from aspira.frontends.admin.handler import AdminHandler, AdminServices
 from aspira.frontends.admin.listener import AdminListener
-from aspira.frontends.asgi import Application
-from aspira.frontends.counting import RequestCounter
-from aspira.frontends.generation.asgi import HttpApplication
-from aspira.frontends.grpc.asgi import GrpcApplication
-from aspira.frontends.grpc.examples import ExamplesServicer
-from aspira.frontends.grpc.health import HealthServicer
-from aspira.frontends.grpc.methods import Method, Methods
-from aspira.frontends.grpc.model_service import ModelServicer
-from aspira.frontends.grpc.predict_streamed import PredictStreamedServicer
-from aspira.frontends.grpc.prediction import PredictionServicer
-from aspira.frontends.grpc.profiler import ProfilerServicer
-from aspira.frontends.grpc.reflection import reflection_methods
-from aspira.frontends.listeners.dispatch import Dispatcher, answer_rest_is_off
 from aspira.frontends.listeners.tls import make_ssl_context, read_tls
-from aspira.frontends.open_inference.data_plane import DataPlane
-from aspira.frontends.open_inference.descriptions import Descriptions
-from aspira.frontends.open_inference.grpc_inference import InferenceServicer
-from aspira.frontends.open_inference.grpc_questions import QuestionsServicer
-from aspira.frontends.open_inference.http import OpenInferenceHttp
-from aspira.frontends.open_inference.routes import PREFIXES
-from aspira.frontends.openai.api import openai_api
-from aspira.frontends.openai.embeddings import EmbeddingAnswers
-from aspira.frontends.openai.endpoints import ROUTES, Endpoints
-from aspira.frontends.rest.asgi import RestApplication
-from aspira.frontends.rest.handler import MetricsPage, RestHandler, RestSurface
+from aspira.frontends.rest.handler import MetricsPage
 from aspira.lifecycle.filesystem_source import FilesystemSource
 from aspira.lifecycle.listing import MonitoredModel
 from aspira.lifecycle.manager import Manager
@@ -57,11 +32,11 @@ from aspira.observability.subscribers import ServingMetrics
 from aspira.observability.tracing import make_tracer
 from aspira.platform_config import apply_platform_config
 from aspira.platforms import Platforms
+from aspira.protocols import Protocols, Services, make_metrics_page
 from aspira.routing.table import RoutingTable
 from aspira.runtimes.custom_ops import load_op_libraries
 from aspira.service.config_watch import ConfigWatch
 from aspira.service.drain import RequestGate
-from aspira.service.embedding import EmbeddingService
 from aspira.service.generation import GenerationService
 from aspira.service.inference import InferenceService, Router
 from aspira.service.model_config import (
@@ -73,19 +48,15 @@ from aspira.service.model_config import (
 from aspira.service.models import ModelsService
 from aspira.service.profiling import ProfilingService
 from aspira.service.recording import RecordingService
-from aspira.settings import DEFAULT_METRICS_PATH, ModelOptions, ProcessOptions, Settings
+from aspira.settings import DEFAULT_METRICS_PATH, ModelOptions, Settings
 from aspira.version_loaders import RuntimeLoaders, make_runtime_loader
-from aspira.wire.monitoring_config import make_monitoring_config
-from aspira.wire.open_inference import make_open_inference_messages
-from aspira.wire.text_format import parse_text_file, read_text_file
+from aspira.wire.text_format import read_text_file
 
 _UNLOAD_S = 3.0
 _LAST_ERRORS_S = 1.0
 """Of the grace period, for streams that it cuts short to tell their clients so."""
 _LAST_TRACES_S = 1.0
 _SWITCH_INTERVAL_S = 0.0005
-# The names that TensorFlow Serving's health service knows.
-_ALWAYS_HEALTHY = frozenset({"", "ModelService", "PredictionService"})
 
 _logger = logging.getLogger(__name__)
 
@@ -147,22 +118,31 @@ class Server:
             options=settings.service,
             events=events,
         )
+        self.clock = clock
         self._config_watch = _make_config_watch(settings.models, models=self._models)
         self._recording = RecordingService(inference, models=self._models, events=events)
         self._profiling = ProfilingService()
-        self.clock = clock
         self._generation = GenerationService(
             inference.lease, stream_drain_s=settings.language_models.stream_drain_s
         )
         events.subscribe_lifecycle(self._generation.on_lifecycle)
-        self._descriptions = Descriptions(self._models, gate=self.gate)
-        self._data_plane = DataPlane(
-            inference,
-            generation=self._generation,
-            keep_alive_s=settings.language_models.keep_alive_s,
+        protocols = Protocols(
+            Services(
+                inference,
+                self._models,
+                self._generation,
+                self._profiling,
+                self.gate,
+                clock,
+                events,
+            ),
+            settings=settings,
+            render_metrics=self._render_metrics,
+            read_counter=self._metrics.read_first,
         )
-        self.methods = self._collect_methods(inference, events=events)
-        self.application = self._make_application(inference, events=events)
+        self.methods = protocols.methods
+        self.application = protocols.application
+        self.check_health = protocols.check_health
 
     async def start(self) -> None:
         """Load the configured models; returns when each is available, or known not to be.
@@ -216,7 +196,7 @@ class Server:
 
     def admin_services(self) -> AdminServices:
         """What the admin port tells and takes orders for."""
-        page = _metrics_page(self._settings.process, render=self._render_metrics)
+        page = make_metrics_page(self._settings.process, render=self._render_metrics)
         return AdminServices(
             models=self._models,
             gate=self.gate,
@@ -233,18 +213,6 @@ class Server:
         else:
             await self._models.reload(self._models.configs)
 
-    def check_health(self, service: str) -> bool | None:
-        """See `CheckHealth`."""
-        if not self._settings.grpc.is_health_reflected:
-            return True if service in _ALWAYS_HEALTHY else None
-        unavailable = self._models.unavailable()
-        if service in self._models.configs:
-            return self.gate.is_open and ModelName(service) not in unavailable
-        names = {path.split("/")[1] for path in self.methods}
-        if service in {"", *names, *(name.rpartition(".")[2] for name in names)}:
-            return self.gate.is_open and self._models.can_serve()
-        return None
-
     def _render_metrics(self) -> bytes:
         ready = self._manager.ready()
         predictors = [
@@ -254,89 +222,6 @@ class Server:
             (name, one.statistics()) for name, one in predictors if isinstance(one, BatchedServable)
         ]
         return self._metrics.render(queues)
-
-    def _make_application(self, inference: InferenceService, *, events: EventBus) -> Application:
-        """All protocols; TensorFlow Serving's alone if no others are wanted."""
-        options, listener = self._settings.rest, self._settings.listener
-        rest = RestHandler(
-            inference,
-            models=self._models,
-            gate=self.gate,
-            events=events,
-            clock=self.clock,
-            surface=RestSurface(
-                options, _metrics_page(self._settings.process, render=self._render_metrics)
-            ),
-        )
-        grpc = GrpcApplication(self.methods, gate=self.gate, clock=self.clock)
-        if not listener.rest_port:
-            return Dispatcher(grpc=grpc, rest=answer_rest_is_off)
-        application = RestApplication(rest, gate=self.gate, clock=self.clock, options=options)
-        if not options.is_extended:
-            return Dispatcher(grpc=grpc, rest=application)
-        endpoints = Endpoints(
-            self._generation,
-            embedding=EmbeddingAnswers(EmbeddingService(inference.lease)),
-            keep_alive_s=self._settings.language_models.keep_alive_s,
-        )
-        open_inference = OpenInferenceHttp(
-            self._data_plane, descriptions=self._descriptions, timeout_s=options.timeout_s
-        )
-        make_application = partial(
-            HttpApplication,
-            gate=self.gate,
-            events=events,
-            clock=self.clock,
-            has_cors=options.is_cors_enabled,
-        )
-        return Dispatcher(
-            grpc=grpc,
-            rest=application,
-            by_path=dict.fromkeys(ROUTES, make_application(openai_api(endpoints))),
-            by_prefix=dict.fromkeys(PREFIXES, make_application(open_inference.api)),
-        )
-
-    def _collect_methods(self, inference: InferenceService, *, events: EventBus) -> Methods:
-        prediction = PredictionServicer(
-            inference,
-            models=self._models,
-            events=events,
-            clock=self.clock,
-            use_tensor_content=self._settings.grpc.use_tensor_content,
-        )
-        methods: dict[str, Method] = {
-            **prediction.methods(),
-            **ExamplesServicer(inference, events=events, clock=self.clock).methods(),
-            **ModelServicer(self._models, read_counter=self._metrics.read_first).methods(),
-        }
-        if self._settings.grpc.is_extended:
-            methods |= self._collect_added_methods(inference, events=events)
-        if self._settings.grpc.is_profiler_enabled:
-            methods |= ProfilerServicer(self._profiling).methods()
-        if self._settings.grpc.is_health_enabled:
-            methods |= HealthServicer(self.check_health, gate=self.gate).methods()
-        return methods | reflection_methods(methods)
-
-    def _collect_added_methods(self, inference: InferenceService, *, events: EventBus) -> Methods:
-        """Those that the original does not have."""
-        classes = make_open_inference_messages()
-        return {
-            **PredictStreamedServicer(
-                inference,
-                generation=self._generation,
-                counter=RequestCounter("grpc", events=events, clock=self.clock),
-                gate=self.gate,
-                use_tensor_content=self._settings.grpc.use_tensor_content,
-            ).methods(),
-            **QuestionsServicer(self._descriptions, classes=classes).methods(),
-            **InferenceServicer(
-                self._data_plane,
-                classes=classes,
-                counter=RequestCounter("open_inference_grpc", events=events, clock=self.clock),
-                gate=self.gate,
-                clock=self.clock,
-            ).methods(),
-        }
 
 
 async def open_server(settings: Settings) -> Server:
@@ -386,15 +271,3 @@ def _make_config_watch(options: ModelOptions, *, models: ModelsService) -> Confi
         poll_interval_s=options.config_poll_interval_s,
         is_unchanged_applied=options.is_unchanged_config_applied,
     )
-
-
-def _metrics_page(options: ProcessOptions, *, render: Callable[[], bytes]) -> MetricsPage | None:
-    if not options.monitoring_config_file:
-        if not options.is_metrics_default:
-            return None
-        return MetricsPage(DEFAULT_METRICS_PATH, render)
-    config = make_monitoring_config()
-    parse_text_file(Path(options.monitoring_config_file), into=config)
-    if not config.prometheus_config.enable:
-        return None
-    return MetricsPage(config.prometheus_config.path or DEFAULT_METRICS_PATH, render)
