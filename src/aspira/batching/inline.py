@@ -1,9 +1,12 @@
 """Makes the shortest runs on the event loop itself, since handing them to a thread costs more.
 
-A hand-over to a thread and back costs some 40 us of CPU, half of it on the loop, and two wake-ups;
+Handing a request to a thread and its answer back costs some 40 us of CPU, half of it on the loop;
 the smallest models run in 5 to 30 us. What a run costs is learned on the worker threads, for each
-signature, choice of outputs and size of inputs. A run on the loop that turns out long is the last
-of its kind there for a while, and for a longer while each time.
+signature, choice of outputs and size of inputs. Those that the loop then finds longer leave it for
+a while, and for a longer while each time.
+
+What came in one round of the loop is run back to back. A runtime gives the interpreter's lock away
+in each run: were each answer sent before the next run, every one would be a switch of threads.
 """
 
 import asyncio
@@ -11,7 +14,7 @@ import threading
 from collections import deque
 from collections.abc import Set as AbstractSet
 from math import inf
-from typing import Any
+from typing import NamedTuple
 
 from aspira.batching.deadlines import deadline_exceeded
 from aspira.batching.execution import Run, run_once
@@ -20,14 +23,14 @@ from aspira.contracts.clock import Clock
 from aspira.contracts.errors import ServingError
 from aspira.contracts.tensors import Tensors
 
-# What runs of a kind may take on the mean, to come to the loop and to stay there. Longer ones had
-# better leave the loop to others meanwhile. One run of a millisecond outweighs all before it.
+# What runs of a kind may take on the mean to come to the loop, and to stay there.
 _MAX_TO_ENTER_S = 50e-6
 _MAX_TO_STAY_S = 100e-6
 _WEIGHT = 1 / 8
 # The quickest of several runs on a thread, which waits for the interpreter's lock at its end: what
 # is spread over several CPUs shows in this time only.
 _MAX_ELAPSED_S = 500e-6
+# After this, all else on the loop has a turn.
 _MAX_ROUND_S = 1e-3
 _MAX_INPUT_BYTES = 16 * 2**10
 _NUM_PROOFS = 16
@@ -39,9 +42,9 @@ _MAX_PACES = 256
 
 
 class InlineRuns:
-    """The runs of one version. `names` are the signatures that never wait for anything.
+    """The short runs of one version. `names` are the signatures that never wait for anything.
 
-    `cpu_clock` tells the CPU time of the thread that asks: others that share the CPUs tell nothing
+    `cpu_clock` tells the CPU time of the thread that asks: what others did meanwhile tells nothing
     of the model.
     """
 
@@ -52,57 +55,29 @@ class InlineRuns:
         self._names = names
         self._clock = clock
         self._cpu_clock = cpu_clock
-        # Kinds with the powers of two of their inputs' bytes.
+        # By kind and power of two of the inputs' bytes.
         self._paces: dict[tuple[Kind, int], _Pace] = {}
         self._lock = threading.Lock()
-        self._waiting: deque[Any] = deque()
+        self._waiting: deque[_Waiting] = deque()
         self._is_scheduled = False
 
-    def is_quick(self, kind: Kind, *, num_bytes: int) -> bool:
-        """Whether the loop may run it. Event loop only."""
-        pace = self._paces.get((kind, num_bytes.bit_length()))
-        return pace is not None and pace.is_quick
-
-    def submit(
+    def try_submit(
         self, kind: Kind, *, inputs: Tensors, num_bytes: int, deadline: float | None
-    ) -> asyncio.Future[Tensors]:
-        """Run what is quick, in this round of the loop or the next. Event loop only."""
+    ) -> asyncio.Future[Tensors] | None:
+        """Run it before long, unless it is late or given up by then. Event loop only.
+
+        None: it is not known to be short, and is a thread's to run.
+        """
+        pace = self._paces.get((kind, num_bytes.bit_length()))
+        if pace is None or not pace.is_quick:
+            return None
         loop = asyncio.get_running_loop()
         future: asyncio.Future[Tensors] = loop.create_future()
-        self._waiting.append((future, kind, inputs, num_bytes, deadline))
+        self._waiting.append(_Waiting(future, kind, inputs, deadline, pace))
         if not self._is_scheduled:
             self._is_scheduled = True
             loop.call_soon(self._run_waiting)
         return future
-
-    def _run_waiting(self) -> None:
-        waiting = self._waiting
-        end_s = self._clock.now() + _MAX_ROUND_S
-        while waiting:
-            future, kind, inputs, num_bytes, deadline = waiting.popleft()
-            if future.done():
-                continue
-            if deadline is not None and self._clock.now() >= deadline:
-                future.set_exception(deadline_exceeded())
-                continue
-            try:
-                future.set_result(self._run_here(kind, inputs=inputs, num_bytes=num_bytes))
-            except ServingError as error:
-                future.set_exception(error.with_traceback(None))
-            if self._clock.now() > end_s:
-                break
-        self._is_scheduled = bool(waiting)
-        if waiting:
-            asyncio.get_running_loop().call_soon(self._run_waiting)
-
-    def _run_here(self, kind: Kind, *, inputs: Tensors, num_bytes: int) -> Tensors:
-        started_s = self._cpu_clock.now()
-        try:
-            return run_once(self._run, kind, inputs=inputs)
-        finally:
-            cpu_s = self._cpu_clock.now() - started_s
-            with self._lock:
-                self._paces[kind, num_bytes.bit_length()].observe_here(cpu_s)
 
     def run_on_thread(self, kind: Kind, *, inputs: Tensors) -> Tensors:
         """Run it, and learn from that, if there is anything to learn."""
@@ -116,6 +91,41 @@ class InlineRuns:
         with self._lock:
             pace.observe_on_thread(cpu_s, elapsed_s=elapsed_s)
         return outputs
+
+    def _run_waiting(self) -> None:
+        waiting = self._waiting
+        paces: list[_Pace] = []
+        now = self._clock.now()
+        end_s = now + _MAX_ROUND_S
+        cpu_started_s = self._cpu_clock.now()
+        while waiting and now < end_s:
+            one = waiting.popleft()
+            if one.future.done():
+                continue
+            if one.deadline is not None and now >= one.deadline:
+                one.future.set_exception(deadline_exceeded())
+                continue
+            self._run_one(one)
+            paces.append(one.pace)
+            now = self._clock.now()
+        if paces:
+            # One question for all: asking costs a tenth of the shortest runs.
+            mean_s = (self._cpu_clock.now() - cpu_started_s) / len(paces)
+            with self._lock:
+                for pace in set(paces):
+                    pace.observe_on_loop(mean_s, num_runs=len(paces))
+        self._is_scheduled = bool(waiting)
+        if waiting:
+            asyncio.get_running_loop().call_soon(self._run_waiting)
+
+    def _run_one(self, one: "_Waiting") -> None:
+        try:
+            outputs = run_once(self._run, one.kind, inputs=one.inputs)
+        except ServingError as error:
+            # Its traceback holds this frame, and with it the future that is to hold the error.
+            one.future.set_exception(error.with_traceback(None))
+        else:
+            one.future.set_result(outputs)
 
     def _find_unproven(self, kind: Kind, *, inputs: Tensors) -> "_Pace | None":
         if kind.signature_name not in self._names:
@@ -136,21 +146,11 @@ class InlineRuns:
 class _Pace:
     """What is known of runs that are alike."""
 
-    __slots__ = (
-        "_best_s",
-        "_mean_s",
-        "_num_left",
-        "_num_quick",
-        "_num_to_pass",
-        "_pause",
-        "is_quick",
-    )
-
     def __init__(self) -> None:
         self.is_quick = False
         self._mean_s = 0.0
-        self._best_s = inf
-        self._num_left = _NUM_PROOFS
+        self._best_elapsed_s = inf
+        self._num_proofs_left = _NUM_PROOFS
         self._num_to_pass = 0
         self._pause = _FIRST_PAUSE
         self._num_quick = 0
@@ -164,29 +164,38 @@ class _Pace:
 
     def observe_on_thread(self, cpu_s: float, *, elapsed_s: float) -> None:
         self._mean_s += (cpu_s - self._mean_s) * _WEIGHT
-        self._best_s = min(self._best_s, elapsed_s)
-        self._num_left -= 1
-        if self._num_left > 0 or self.is_quick:
+        self._best_elapsed_s = min(self._best_elapsed_s, elapsed_s)
+        self._num_proofs_left -= 1
+        if self._num_proofs_left > 0 or self.is_quick:
             return
-        if self._mean_s > _MAX_TO_ENTER_S or self._best_s > _MAX_ELAPSED_S:
+        if self._mean_s > _MAX_TO_ENTER_S or self._best_elapsed_s > _MAX_ELAPSED_S:
             self._back_off()
         else:
             self.is_quick = True
             self._num_quick = 0
 
-    def observe_here(self, cpu_s: float) -> None:
-        self._mean_s += (cpu_s - self._mean_s) * _WEIGHT
+    def observe_on_loop(self, mean_s: float, *, num_runs: int) -> None:
+        self._mean_s += (mean_s - self._mean_s) * _WEIGHT
+        self._num_quick += num_runs
         if self._mean_s > _MAX_TO_STAY_S:
             self._back_off()
-            return
-        self._num_quick += 1
-        if self._num_quick == _NUM_TO_FORGIVE:
+        elif self._num_quick > _NUM_TO_FORGIVE:
             self._pause = _FIRST_PAUSE
 
     def _back_off(self) -> None:
         self.is_quick = False
         self._mean_s = 0.0
-        self._best_s = inf
-        self._num_left = _NUM_PROOFS
+        self._best_elapsed_s = inf
+        self._num_proofs_left = _NUM_PROOFS
         self._num_to_pass = self._pause
         self._pause = min(self._pause * 2, _MAX_PAUSE)
+
+
+class _Waiting(NamedTuple):
+    """A request that will be run soon. `deadline` is in seconds of the clock."""
+
+    future: asyncio.Future[Tensors]
+    kind: Kind
+    inputs: Tensors
+    deadline: float | None
+    pace: _Pace

@@ -97,14 +97,25 @@ class BatchedServable:
         num_bytes = sum([tensor.nbytes for tensor in inputs.values()])
         if deadline is not None and self._clock.now() >= deadline:
             raise deadline_exceeded()
-        is_quick = self._inline.is_quick(kind, num_bytes=num_bytes)
-        if is_quick and not self._scheduler.is_any_waiting:
-            return await self._inline.submit(
+        future = None
+        if not self._scheduler.is_any_waiting:
+            future = self._inline.try_submit(
                 kind, inputs=inputs, num_bytes=num_bytes, deadline=deadline
             )
-        future: asyncio.Future[Tensors] = asyncio.get_running_loop().create_future()
-        work = Work(kind, inputs, num_rows, num_bytes, deadline, future, priority=priority)
-        return await self._run_in_turn(work)
+        if future is None:
+            future = asyncio.get_running_loop().create_future()
+            self._scheduler.submit(
+                Work(kind, inputs, num_rows, num_bytes, deadline, future, priority=priority)
+            )
+            if deadline is not None:
+                self._deadlines.add(future, deadline=deadline)
+        try:
+            return await future
+        finally:
+            if deadline is not None:
+                self._deadlines.remove(future)
+            # The future holds the error, whose traceback holds this frame: not both ways round.
+            del future
 
     def unload(self) -> None:
         """Finish what runs, end the threads, free the model. Blocks."""
@@ -112,18 +123,6 @@ class BatchedServable:
             self._scheduler.close()
         finally:
             self._servable.unload()
-
-    async def _run_in_turn(self, work: Work) -> Tensors:
-        if work.deadline is not None:
-            self._deadlines.add(work.future, deadline=work.deadline)
-        try:
-            self._scheduler.submit(work)
-            return await work.future
-        finally:
-            if work.deadline is not None:
-                self._deadlines.remove(work.future)
-            # The future holds the error, whose traceback holds this frame: not both ways round.
-            del work
 
     def _measure(
         self, signature_name: str, *, inputs: Tensors, outputs: tuple[str, ...]
