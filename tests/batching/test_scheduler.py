@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 import numpy as np
 import pytest
 
-from aspira.batching.execution import BatchRunner, Run
+from aspira.batching.execution import Run
 from aspira.batching.options import BatchingMode, BatchingOptions, BatchingParameters
 from aspira.batching.queue import Kind, Work
 from aspira.batching.scheduler import Scheduler
@@ -43,7 +43,7 @@ class Desk:
         events.subscribe_batches(self.batches.append)
         self._loop = asyncio.get_running_loop()
         self.scheduler = Scheduler(
-            BatchRunner(run, parameters=parameters, clock=self.clock),
+            run,
             servable_id=M_1,
             options=options or BatchingOptions(num_threads=num_threads),
             parameters=parameters,

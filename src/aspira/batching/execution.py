@@ -82,7 +82,7 @@ class BatchRunner:
                 return Execution(outcomes, index, is_failed, batch.pieces[index:])
             result: Tensors | ServingError
             try:
-                result = run_once(self._run, batch.kind, inputs=work.inputs)
+                result = run_once(self._run, kind=batch.kind, inputs=work.inputs)
             except ServingError as error:
                 result = error.with_traceback(None)
                 is_failed = True
@@ -92,7 +92,7 @@ class BatchRunner:
     def _run_pieces(self, batch: Batch, *, num_rows: int) -> Iterable[Tensors]:
         kind, pieces, _ = batch
         inputs = assemble.merge([piece.rows for piece in pieces], num_rows=num_rows)
-        outputs = run_once(self._run, kind, inputs=inputs)
+        outputs = run_once(self._run, kind=kind, inputs=inputs)
         sizes = [piece.end - piece.begin for piece in pieces]
         if len(pieces) == 1 and sizes[0] == num_rows:
             return (outputs,)
@@ -132,7 +132,7 @@ class BatchRunner:
         return Outcome(work, assemble.join([work.parts[row] for row in sorted(work.parts)]))
 
 
-def run_once(run: Run, kind: Kind, *, inputs: Tensors) -> Tensors:
+def run_once(run: Run, *, kind: Kind, inputs: Tensors) -> Tensors:
     """The outputs of one run.
 
     Raises:

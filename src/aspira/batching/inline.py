@@ -120,7 +120,7 @@ class InlineRuns:
 
     def _run_one(self, one: "_Waiting") -> None:
         try:
-            outputs = run_once(self._run, one.kind, inputs=one.inputs)
+            outputs = run_once(self._run, kind=one.kind, inputs=one.inputs)
         except ServingError as error:
             # Its traceback holds this frame, and with it the future that is to hold the error.
             one.future.set_exception(error.with_traceback(None))

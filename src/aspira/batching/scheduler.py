@@ -12,14 +12,14 @@ from collections.abc import Iterable, Sequence
 from queue import Empty, SimpleQueue
 from typing import NamedTuple
 
-from aspira.batching.admission import Admission, DrainRate, QueueLoad
-from aspira.batching.batch_limit import BatchLimit
+from aspira.batching.admission import Admission, QueueLoad
 from aspira.batching.context import BatchingContext
-from aspira.batching.cost_model import CostModel, RunCost
+from aspira.batching.cost_model import RunCost
 from aspira.batching.deadlines import deadline_exceeded
-from aspira.batching.execution import BatchRunner
+from aspira.batching.execution import BatchRunner, Run
 from aspira.batching.options import BatchingOptions, BatchingParameters, count_cpus
 from aspira.batching.queue import Batch, Piece, Work, WorkQueue
+from aspira.batching.run_history import RunHistory
 from aspira.contracts.errors import ResourceExhausted, ServingError
 from aspira.contracts.events import BatchEnded
 from aspira.contracts.identity import ServableId
@@ -32,7 +32,6 @@ _RECHECK_S = 1e-3
 _SHORT_WAIT_S = 2e-3
 _FEW_REQUESTS = 64
 _FEW_BYTES = 2**20
-_LEARN_EVERY = 8
 
 
 class BatchingStatistics(NamedTuple):
@@ -44,31 +43,25 @@ class BatchingStatistics(NamedTuple):
 
 
 class Scheduler:
-    """Owns the queue and the threads of one version."""
+    """Owns the queue and the threads of one version. `run` is called on them."""
 
     def __init__(
         self,
-        runner: BatchRunner,
+        run: Run,
         *,
         servable_id: ServableId,
         options: BatchingOptions,
         parameters: BatchingParameters | None,
         context: BatchingContext,
     ) -> None:
-        self._runner = runner
         self._servable_id = servable_id
         self._clock, self._completions, self._events, _ = context
+        self._runner = BatchRunner(run, parameters=parameters, clock=self._clock)
         self._num_threads = _count_threads(options, parameters=parameters)
         self._is_merging = parameters is not None
-        self._cost_model = CostModel()
-        self._queue = WorkQueue(parameters, cost_model=self._cost_model)
-        self._limit = BatchLimit(
-            self._cost_model,
-            max_rows=self._queue.rows_limit,
-            target_s=options.latency_target_s if options.is_learned else 0.0,
-        )
-        self._queue.rows_limit = self._limit.rows
-        self._drain_rate = DrainRate()
+        self._history = RunHistory(options, parameters=parameters)
+        self._queue = WorkQueue(parameters, cost_model=self._history.cost_model)
+        self._queue.rows_limit = self._history.limit.rows
         self._admission = Admission(options, parameters=parameters)
         self._num_free_rows = (
             min(_FEW_REQUESTS, options.max_queued_requests)
@@ -81,7 +74,6 @@ class Scheduler:
         # One token wakes one idle thread.
         self._tokens: SimpleQueue[None] = SimpleQueue()
         self._num_idle = 0
-        self._num_runs = 0
         self._is_closing = False
         self._is_rousing = False
         self._recheck: asyncio.TimerHandle | None = None
@@ -119,11 +111,12 @@ class Scheduler:
 
     def statistics(self) -> BatchingStatistics:
         """Safe on any thread."""
-        return BatchingStatistics(self._queue.num_requests, self._limit.rows, self._cost_model.cost)
+        history = self._history
+        return BatchingStatistics(self._queue.num_requests, history.limit.rows, history.cost)
 
     @property
     def is_any_waiting(self) -> bool:
-        """Whether a run has to wait its turn. Event loop only."""
+        """Whether a request that comes now has others before it."""
         return self._queue.num_requests > 0
 
     def _has_room(self, work: Work) -> bool:
@@ -145,7 +138,7 @@ class Scheduler:
             num_rows=queue.num_rows,
             num_bytes=queue.num_bytes,
             oldest_s=now - oldest if oldest is not None else 0.0,
-            seconds_per_row=self._drain_rate.seconds_per_row,
+            seconds_per_row=self._history.drain_rate.seconds_per_row,
         )
         self._admission.check(
             load,
@@ -199,7 +192,7 @@ class Scheduler:
 
     def _waiting_s(self) -> float:
         """How long one thread would take for all that waits; 0 if that is not known."""
-        return self._queue.num_rows * self._cost_model.seconds_per_row
+        return self._queue.num_rows * self._history.cost_model.seconds_per_row
 
     def _start_thread(self) -> None:
         """Lock held."""
@@ -288,15 +281,10 @@ class Scheduler:
 
     def _learn(self, batch: Batch, *, padded_rows: int, run_s: float, now: float) -> None:
         with self._lock:
-            is_any_waiting = self._queue.num_requests > 0
-            self._drain_rate.observe(batch.num_rows, now=now, is_any_waiting=is_any_waiting)
-            self._num_runs += 1
-            # Single runs are many and alike: one in eight tells enough.
-            if not self._is_merging and self._num_runs % _LEARN_EVERY != 1:
-                return
-            self._cost_model.observe(padded_rows, run_s=run_s)
-            self._limit.observe(padded_rows, run_s=run_s)
-            self._queue.rows_limit = self._limit.rows
+            history, is_any_waiting = self._history, self.is_any_waiting
+            history.observe_end(batch.num_rows, now=now, is_any_waiting=is_any_waiting)
+            history.observe_run(padded_rows, run_s=run_s)
+            self._queue.rows_limit = history.limit.rows
 
 
 def _count_threads(options: BatchingOptions, *, parameters: BatchingParameters | None) -> int:

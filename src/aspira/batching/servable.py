@@ -7,7 +7,6 @@ from collections.abc import Set as AbstractSet
 from aspira.batching.assemble import can_be_merged, count_rows, shapes_of
 from aspira.batching.context import BatchingContext
 from aspira.batching.deadlines import DeadlineWatch, deadline_exceeded
-from aspira.batching.execution import BatchRunner
 from aspira.batching.inline import InlineRuns
 from aspira.batching.options import BatchingOptions, BatchingParameters
 from aspira.batching.queue import Kind, Work
@@ -47,7 +46,7 @@ class BatchedServable:
             cpu_clock=context.cpu_clock,
         )
         self._scheduler = Scheduler(
-            BatchRunner(self._inline.run_on_thread, parameters=parameters, clock=context.clock),
+            self._inline.run_on_thread,
             servable_id=servable_id,
             options=options,
             parameters=parameters,
