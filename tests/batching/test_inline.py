@@ -32,7 +32,7 @@ class StraightServable(ToyServable):
         super().__init__()
         self.clock, self.cpu_clock = JumpClock(), JumpClock()
         self.run_s = SHORT_S
-        self.elapsed_s = 0.0
+        self.elapsed_s = SHORT_S
         self.gate = threading.Event()
         self.gate.set()
         self.is_running = threading.Event()
@@ -108,8 +108,8 @@ def test_runs_that_prove_short_come_to_the_loop() -> None:
 @pytest.mark.parametrize("what", ["runs that take long", "runs that other CPUs take part in"])
 def test_long_runs_stay_on_threads(what: str) -> None:
     async def scenario(batched: BatchedServable, toy: StraightServable) -> None:
+        toy.elapsed_s = LONG_S
         toy.run_s = LONG_S if what == "runs that take long" else SHORT_S
-        toy.elapsed_s = 0.0 if what == "runs that take long" else 10 * LONG_S
         for _ in range(5):
             await prove(batched)
         assert not any(is_on_loop for is_on_loop, _ in toy.runs)
@@ -151,12 +151,12 @@ def test_each_size_of_inputs_is_proven_for_itself_and_large_ones_never() -> None
 def test_runs_that_turn_out_long_leave_the_loop_at_once_and_return_when_short() -> None:
     async def scenario(batched: BatchedServable, toy: StraightServable) -> None:
         await prove(batched)
-        toy.run_s = 0.1
+        toy.elapsed_s = 0.1
         await ask(batched)
         assert toy.is_last_on_loop
         await ask(batched)
         assert not toy.is_last_on_loop
-        toy.run_s = SHORT_S
+        toy.elapsed_s = SHORT_S
         for _ in range(10):
             await prove(batched)
         assert toy.is_last_on_loop
@@ -167,7 +167,7 @@ def test_runs_that_turn_out_long_leave_the_loop_at_once_and_return_when_short() 
 def test_what_keeps_turning_out_long_is_tried_less_and_less() -> None:
     async def scenario(batched: BatchedServable, toy: StraightServable) -> None:
         for number in range(3000):
-            toy.run_s = 0.1 if toy.runs and toy.is_last_on_loop else SHORT_S
+            toy.elapsed_s = 0.1 if toy.runs and toy.is_last_on_loop else SHORT_S
             await ask(batched, float(number))
         assert 1 < sum(is_on_loop for is_on_loop, _ in toy.runs) < 20
 

@@ -23,13 +23,13 @@ from aspira.contracts.clock import Clock
 from aspira.contracts.errors import ServingError
 from aspira.contracts.tensors import Tensors
 
-# What runs of a kind may take on the mean to come to the loop, and to stay there.
-_MAX_TO_ENTER_S = 50e-6
-_MAX_TO_STAY_S = 100e-6
+# To come to the loop: what runs take of a thread's CPU time on the mean, and how soon the quickest
+# of them ended. (Most do not end sooner for the interpreter's lock, which a thread waits for.)
+_MAX_CPU_S = 50e-6
+_MAX_QUICKEST_S = 100e-6
+# To stay there: for how long they hold it up on the mean, whatever for.
+_MAX_ELAPSED_S = 200e-6
 _WEIGHT = 1 / 8
-# The quickest of several runs on a thread, which waits for the interpreter's lock at its end: what
-# is spread over several CPUs shows in this time only.
-_MAX_ELAPSED_S = 500e-6
 # After this, all else on the loop has a turn.
 _MAX_ROUND_S = 1e-3
 _MAX_INPUT_BYTES = 16 * 2**10
@@ -44,8 +44,7 @@ _MAX_PACES = 256
 class InlineRuns:
     """The short runs of one version. `names` are the signatures that never wait for anything.
 
-    `cpu_clock` tells the CPU time of the thread that asks: what others did meanwhile tells nothing
-    of the model.
+    `cpu_clock` tells the CPU time of the thread that asks.
     """
 
     def __init__(
@@ -95,10 +94,8 @@ class InlineRuns:
     def _run_waiting(self) -> None:
         waiting = self._waiting
         paces: list[_Pace] = []
-        now = self._clock.now()
-        end_s = now + _MAX_ROUND_S
-        cpu_started_s = self._cpu_clock.now()
-        while waiting and now < end_s:
+        now = started_s = self._clock.now()
+        while waiting and now < started_s + _MAX_ROUND_S:
             one = waiting.popleft()
             if one.future.done():
                 continue
@@ -109,8 +106,7 @@ class InlineRuns:
             paces.append(one.pace)
             now = self._clock.now()
         if paces:
-            # One question for all: asking costs a tenth of the shortest runs.
-            mean_s = (self._cpu_clock.now() - cpu_started_s) / len(paces)
+            mean_s = (now - started_s) / len(paces)
             with self._lock:
                 for pace in set(paces):
                     pace.observe_on_loop(mean_s, num_runs=len(paces))
@@ -149,7 +145,7 @@ class _Pace:
     def __init__(self) -> None:
         self.is_quick = False
         self._mean_s = 0.0
-        self._best_elapsed_s = inf
+        self._quickest_s = inf
         self._num_proofs_left = _NUM_PROOFS
         self._num_to_pass = 0
         self._pause = _FIRST_PAUSE
@@ -164,20 +160,21 @@ class _Pace:
 
     def observe_on_thread(self, cpu_s: float, *, elapsed_s: float) -> None:
         self._mean_s += (cpu_s - self._mean_s) * _WEIGHT
-        self._best_elapsed_s = min(self._best_elapsed_s, elapsed_s)
+        self._quickest_s = min(self._quickest_s, elapsed_s)
         self._num_proofs_left -= 1
         if self._num_proofs_left > 0 or self.is_quick:
             return
-        if self._mean_s > _MAX_TO_ENTER_S or self._best_elapsed_s > _MAX_ELAPSED_S:
+        if self._mean_s > _MAX_CPU_S or self._quickest_s > _MAX_QUICKEST_S:
             self._back_off()
         else:
             self.is_quick = True
+            self._mean_s = 0.0
             self._num_quick = 0
 
     def observe_on_loop(self, mean_s: float, *, num_runs: int) -> None:
         self._mean_s += (mean_s - self._mean_s) * _WEIGHT
         self._num_quick += num_runs
-        if self._mean_s > _MAX_TO_STAY_S:
+        if self._mean_s > _MAX_ELAPSED_S:
             self._back_off()
         elif self._num_quick > _NUM_TO_FORGIVE:
             self._pause = _FIRST_PAUSE
@@ -185,7 +182,7 @@ class _Pace:
     def _back_off(self) -> None:
         self.is_quick = False
         self._mean_s = 0.0
-        self._best_elapsed_s = inf
+        self._quickest_s = inf
         self._num_proofs_left = _NUM_PROOFS
         self._num_to_pass = self._pause
         self._pause = min(self._pause * 2, _MAX_PAUSE)
