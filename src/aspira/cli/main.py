@@ -23,7 +23,7 @@ Commands:
             aspira warmup record --admin=http://HOST:PORT --model=NAME
   chat      chat with a language model: aspira chat --url=http://HOST:PORT
   export    write a language model in another form:
-            aspira export --to=savedmodel SOURCE DESTINATION
+            aspira export --to=openvino SOURCE DESTINATION
   version   print versions
 
 `aspira serve --help` lists the flags.

@@ -6,12 +6,18 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from aspira.contracts.errors import InvalidArgument, ResourceExhausted
+from aspira.contracts.errors import InvalidArgument
+from aspira.llm.decoder_loading import load_runner
+from aspira.llm.decoders.options import DecoderOptions
+from aspira.llm.model_files import ModelFiles
+from aspira.llm.model_text import TextPrompt, load_text
 from aspira.llm.runner import Logits, Runner, StepBatch
 
 # Each window begins anew: longer ones cost more and tell little more.
 WINDOW_TOKENS = 512
 _CHUNK_TOKENS = 128
+# A window of the largest decoders' keys and values.
+_CACHE_MIB = 512
 
 
 class Reading(NamedTuple):
@@ -54,6 +60,21 @@ def read_text(runner: Runner, *, tokens: Sequence[int]) -> Reading:
     return Reading(*(np.concatenate(column) for column in zip(*parts, strict=True)))
 
 
+def read_model(files: ModelFiles, *, text: str) -> Reading:
+    """Have the model of a version directory read a text, as it would be served here.
+
+    Raises:
+        ServingError: a file cannot be read, or the text is too short.
+    """
+    # It is read in windows, so it may be longer than the context.
+    tokens = load_text(files, max_tokens=len(text) + 1).encode(TextPrompt(text))
+    runner = load_runner(files, options=DecoderOptions(cache_mib=_CACHE_MIB))
+    try:
+        return read_text(runner, tokens=tokens)
+    finally:
+        runner.close()
+
+
 def compare(before: Reading, *, after: Reading) -> Quality:
     """What became of a decoder, both having read the same tokens."""
     return Quality(
@@ -65,8 +86,6 @@ def compare(before: Reading, *, after: Reading) -> Quality:
 
 
 def _read(runner: Runner, *, window: Sequence[int]) -> Iterator[Reading]:
-    if -(-len(window) // runner.block_size) > runner.num_blocks:
-        raise ResourceExhausted("The cache does not hold a window of the text; raise cache_mib")
     for begin in range(0, len(window) - 1, _CHUNK_TOKENS):
         chunk = window[begin : begin + _CHUNK_TOKENS]
         wanted = np.asarray(window[begin + 1 : begin + 1 + len(chunk)], np.int64)

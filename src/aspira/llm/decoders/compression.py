@@ -15,7 +15,7 @@ INTEGERS: frozenset[WeightPrecision] = frozenset({"int8", "int4"})
 _GROUP_SIZE = 32
 # The embedding and the head have 8 bits: there are few tokens for each of their rows to learn from.
 _INT4_SETTINGS: Mapping[str, Any] = MappingProxyType(
-    {"group_size": _GROUP_SIZE, "ratio": 1.0, "all_layers": False}
+    {"group_size": _GROUP_SIZE, "ratio": 1.0, "all_layers": False, "awq": True}
 )
 
 # OpenVINO's bindings have no usable types, and NNCF has none.
@@ -43,7 +43,13 @@ def compress(model: Model, *, weights: WeightPrecision) -> Model:
     try:
         if weights == "int8":
             return nncf.compress_weights(model, mode=modes.INT8_ASYM)
-        return nncf.compress_weights(model, mode=modes.INT4_ASYM, **_INT4_SETTINGS)
+        # Rows that are not made of whole groups have 8 bits.
+        fallback = nncf.AdvancedCompressionParameters(
+            group_size_fallback_mode=nncf.GroupSizeFallbackMode.ADJUST
+        )
+        return nncf.compress_weights(
+            model, mode=modes.INT4_SYM, advanced_parameters=fallback, **_INT4_SETTINGS
+        )
     except (RuntimeError, ValueError, nncf.errors.InternalError) as error:
         raise Internal(f"NNCF cannot compress this model to {weights}: {error}") from error
 

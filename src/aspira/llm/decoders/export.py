@@ -10,28 +10,21 @@ from typing import Any
 import orjson
 
 from aspira.contracts.errors import AlreadyExists, InvalidArgument, Unimplemented
-from aspira.llm.decoder_loading import load_runner
 from aspira.llm.decoders.compression import (
     INTEGERS,
     WeightPrecision,
     check_compression,
     compress,
 )
-from aspira.llm.decoders.config import DecoderConfig
-from aspira.llm.decoders.families import family_named
-from aspira.llm.decoders.options import DecoderOptions
+from aspira.llm.decoders.config_file import describe_config
 from aspira.llm.model_files import CONFIG_FILE, IR_FILE, ModelFiles, ModelKind, find_model_files
-from aspira.llm.model_text import TextPrompt, load_text
-from aspira.llm.quality import Quality, Reading, compare, read_text
-from aspira.llm.special_tokens import read_special_tokens
+from aspira.llm.quality import Quality, compare, read_model
 from aspira.llm.text_files import write_text_files
 from aspira.llm.weights.bounded_files import read_bytes
 from aspira.llm.weights.model_weights import open_weights
 
 QUALITY_FILE = "aspira_quality.json"
 
-# A window of the largest decoders' keys and values.
-_CACHE_MIB = 512
 _MAX_TEXT_BYTES = 1 << 20
 _SAMPLE_TEXT = Path(__file__).with_name("sample_text.txt")
 
@@ -77,9 +70,9 @@ def export_openvino(source: Path, *, order: ExportOrder, report: Report) -> Qual
         _write_model(files, directory=written, weights=order.weights, report=report)
         exported = ModelFiles(written, ModelKind.OPENVINO_IR, written / IR_FILE)
         report("Measuring the model as it was ...")
-        before = _read(files, text=text)
+        before = read_model(files, text=text)
         report("Measuring the model as it is now ...")
-        quality = compare(before, after=_read(exported, text=text))
+        quality = compare(before, after=read_model(exported, text=text))
         _write_quality(quality, files=files, exported=exported, order=order)
         written.rename(order.destination)
     return quality
@@ -121,7 +114,7 @@ def _build(files: ModelFiles) -> tuple[Any, Mapping[str, Any]]:
     config, weights = open_weights(files)
     # Rounding begins with what the file has, whatever the CPU computes in.
     model = build_stateful(config, weights=weights, weight_format="f32")
-    return model, _describe_config(config, files=files)
+    return model, describe_config(config, files=files)
 
 
 def _read_ir(files: ModelFiles) -> tuple[Any, Mapping[str, Any]]:
@@ -139,38 +132,6 @@ _MODEL_MAKERS: Mapping[ModelKind, Callable[[ModelFiles], tuple[Any, Mapping[str,
         }
     )
 )
-
-
-def _describe_config(config: DecoderConfig, *, files: ModelFiles) -> Mapping[str, Any]:
-    """A `config.json` for a file that came without: what tools ask of it beside the graph."""
-    stops = sorted(read_special_tokens(files).stop_ids)
-    return {
-        "architectures": [family_named(config.family).architectures[0]],
-        "model_type": config.family,
-        "hidden_size": config.hidden_size,
-        "intermediate_size": config.intermediate_size,
-        "num_hidden_layers": config.num_layers,
-        "num_attention_heads": config.num_heads,
-        "num_key_value_heads": config.num_kv_heads,
-        "head_dim": config.head_size,
-        "vocab_size": config.vocab_size,
-        "max_position_embeddings": config.max_context,
-        "rms_norm_eps": config.norm_epsilon,
-        "rope_theta": config.rotary.theta,
-        "tie_word_embeddings": config.has_tied_head,
-        "eos_token_id": stops,
-    }
-
-
-def _read(files: ModelFiles, *, text: str) -> Reading:
-    """As the model would be served here."""
-    # The text is read in windows, so it may be longer than the context.
-    tokens = load_text(files, max_tokens=_MAX_TEXT_BYTES).encode(TextPrompt(text))
-    runner = load_runner(files, options=DecoderOptions(cache_mib=_CACHE_MIB))
-    try:
-        return read_text(runner, tokens=tokens)
-    finally:
-        runner.close()
 
 
 def _write_quality(

@@ -36,13 +36,12 @@ def build_stateful(
     Raises:
         ServingError: a weight is missing or of a type that is not served.
     """
-    inputs = StatefulInputs(
-        *(
-            make_parameter(name, shape=[-1, -1], dtype=ov.Type.i64)
-            for name in StatefulInputs._fields[:3]
-        ),
-        make_parameter("beam_idx", shape=[-1], dtype=ov.Type.i32),
+    ids, mask, positions = (
+        make_parameter(name, shape=[-1, -1], dtype=ov.Type.i64)
+        for name in ("input_ids", "attention_mask", "position_ids")
     )
+    beams = make_parameter("beam_idx", shape=[-1], dtype=ov.Type.i32)
+    inputs = StatefulInputs(ids, mask, positions, beams)
     graph = _StatefulGraph(config, weights=weights, inputs=inputs, weight_format=weight_format)
     hidden, embedding = graph.embed()
     logits = graph.logits(graph.run_layers(hidden), embedding=embedding)
