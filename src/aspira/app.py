@@ -186,9 +186,7 @@ class Server:
         return True
 
     async def close(self) -> None:
-        """After `drain`, when the other ports are closed: send the last traces, close the admin
-        port.
-        """
+        """After `drain`, when the other ports are closed: send traces, close the admin port."""
         if self._tracer is not None:
             await asyncio.to_thread(self._tracer.flush, _LAST_TRACES_S)
         if self._admin is not None:

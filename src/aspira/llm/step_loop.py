@@ -213,7 +213,7 @@ class StepLoop:
     def _lose_runner(self, plan: StepPlan, *, error: RunnerLost) -> None:
         """Those in the step get a retryable error, now: another runner may take minutes to make."""
         _logger.error("The model's runner was lost; making another one. %s", error.message)
-        lost = Unavailable("The model's runner was lost; retry the request")
+        lost = Unavailable(f"The model's runner was lost; retry the request. {error.message}")
         self._end_those_in(plan, error=lost)
         self._is_runner_lost = True
 
