@@ -87,18 +87,18 @@ class Server:
         self._metrics.attach(events)
         self._tracer = make_tracer(events)
         completions = Completions[Tensors](asyncio.get_running_loop())
-        batching = BatchingContext(clock, completions, events)
         budget = CacheBudget(settings.language_models.cache_budget_mib)
+        language_models = LanguageModels(
+            find_language_model,
+            context=LanguageModelContext(clock, events, budget),
+            must_generate=self._must_generate,
+        )
         platforms = Platforms(
             settings,
             events=events,
-            batching=batching,
+            batching=BatchingContext(clock, completions, events),
             make_runtime_loader=make_runtime_loader,
-            language_models=LanguageModels(
-                find_language_model,
-                context=LanguageModelContext(clock, events, budget),
-                must_generate=lambda name: self._models.must_generate(name),  # noqa: PLW0108 - later
-            ),
+            language_models=language_models,
         )
         self._manager = Manager[Served](
             platforms.make_loader, options=settings.lifecycle, events=events
@@ -127,15 +127,7 @@ class Server:
         )
         events.subscribe_lifecycle(self._generation.on_lifecycle)
         protocols = Protocols(
-            Services(
-                inference,
-                self._models,
-                self._generation,
-                self._profiling,
-                self.gate,
-                clock,
-                events,
-            ),
+            self._services(inference, events=events),
             settings=settings,
             render_metrics=self._render_metrics,
             read_counter=self._metrics.read_first,
@@ -143,6 +135,20 @@ class Server:
         self.methods = protocols.methods
         self.application = protocols.application
         self.check_health = protocols.check_health
+
+    def _services(self, inference: InferenceService, *, events: EventBus) -> Services:
+        return Services(
+            inference,
+            self._models,
+            self._generation,
+            self._profiling,
+            self.gate,
+            self.clock,
+            events,
+        )
+
+    def _must_generate(self, name: ModelName) -> bool:
+        return self._models.must_generate(name)
 
     async def start(self) -> None:
         """Load the configured models; returns when each is available, or known not to be.
@@ -186,9 +192,7 @@ class Server:
         return True
 
     async def close(self) -> None:
-        """After `drain`, when the other ports are closed: send the last traces, close the admin
-        port.
-        """
+        """After `drain`, when the other ports are closed: send traces, close the admin port."""
         if self._tracer is not None:
             await asyncio.to_thread(self._tracer.flush, _LAST_TRACES_S)
         if self._admin is not None:

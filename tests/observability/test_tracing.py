@@ -12,14 +12,17 @@ from typing import Any
 
 import grpc
 import pytest
+import tensorflow as tf
 from opentelemetry.proto.collector.trace.v1 import trace_service_pb2, trace_service_pb2_grpc
+from tensorflow_serving.apis.predict_pb2 import PredictRequest, PredictResponse
 
 from asgi_exchange import exchange, post
-from aspira.contracts.errors import InvalidArgument
+from aspira.contracts.errors import Code, InvalidArgument
 from aspira.contracts.events import EventBus, GenerationEnded
 from aspira.contracts.generation import GenerateRequest
 from aspira.contracts.identity import ModelName, ServableId, Version
 from aspira.observability.tracing import make_tracer
+from grpc_exchange import call_request, read_result
 from language_toys import serving_language_model
 
 TRACE_ID, PARENT_ID = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
@@ -151,6 +154,38 @@ def test_each_generation_is_a_span_in_its_clients_trace(
     assert chat.start_time_unix_nano <= first.time_unix_nano <= chat.end_time_unix_nano
     resource = attributes_of(exports[0].resource_spans[0].resource.attributes)
     assert resource["service.name"] == "aspira"
+
+
+def text_request() -> PredictRequest:
+    request = PredictRequest()
+    request.model_spec.name = "m"
+    request.inputs["text"].CopyFrom(tf.make_tensor_proto("hi"))
+    request.inputs["max_tokens"].CopyFrom(tf.make_tensor_proto(3, dtype=tf.int32))
+    return request
+
+
+def test_a_grpc_call_is_in_its_clients_trace_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    exports: Exports = []
+    path = "/tensorflow.serving.PredictionService/PredictStreamed"
+
+    async def run() -> None:
+        async with serving_language_model(tmp_path / "m") as server:
+            headers = {"traceparent": TRACEPARENT, "tracestate": "vendor=7"}
+            request = call_request(path, text_request(), headers=headers)
+            result = read_result(
+                await exchange(server.application, request=request), answer_class=PredictResponse
+            )
+            assert result.code is Code.OK
+        await server.close()
+
+    with http_collector(exports) as url:
+        monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", url)
+        asyncio.run(run())
+    (span,) = spans_of(exports)
+    assert (span.name, span.trace_state) == ("text_completion m", "vendor=7")
+    assert (span.trace_id.hex(), span.parent_span_id.hex()) == (TRACE_ID, PARENT_ID)
 
 
 def ended(outcome: str) -> GenerationEnded:

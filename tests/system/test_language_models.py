@@ -2,6 +2,8 @@
 
 import asyncio
 import json
+import os
+import signal
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -24,6 +26,7 @@ from pydantic import BaseModel, Field, SecretStr
 from tensorflow_serving.apis.predict_pb2 import PredictRequest, PredictResponse
 
 from language_models import smollm2_directory
+from system.raw_streams import DONE, RawStream
 from system.server_process import ServerProcess
 
 MESSAGES: Any = [{"role": "user", "content": "What is the capital of France?"}]
@@ -393,3 +396,47 @@ def test_many_leave_amid_their_streams_and_nothing_leaks(server: ServerProcess) 
         assert time.monotonic() < deadline
         time.sleep(0.02)
     assert gauge(server, "kv_cache_usage_perc") == 0
+
+
+def test_a_server_process_that_is_killed_breaks_its_streams_and_comes_back(
+    server: ServerProcess, request: pytest.FixtureRequest
+) -> None:
+    """As when a library crashes: it takes its process along, and the supervisor starts another."""
+    if "portable" in request.node.name:
+        pytest.skip("the portable listener is the process that was started; who started it has to")
+    killed = server.serving_pid()
+
+    async def ask(*, max_tokens: int) -> RawStream:
+        return await RawStream.ask(
+            server.rest_port, model="m", prompt="Once", max_tokens=max_tokens, ignore_eos=True
+        )
+
+    async def read(stream: RawStream) -> list[Any]:
+        try:
+            return [event async for event in stream.events()]
+        finally:
+            stream.close()
+
+    async def scenario() -> None:
+        streams = [await ask(max_tokens=4000) for _ in range(4)]
+        readings = [stream.events() for stream in streams]
+        for reading in readings:
+            await anext(reading)
+        os.kill(killed, signal.SIGKILL)
+        for reading, stream in zip(readings, streams, strict=True):
+            with pytest.raises((EOFError, ConnectionError)):
+                _ = [event async for event in reading]
+            stream.close()
+        # Ports that are closed refuse at once; a test that waits for ever has its time limit.
+        while True:
+            try:
+                events = await read(await ask(max_tokens=2))
+            except (EOFError, ConnectionError):
+                await asyncio.sleep(0.05)
+                continue
+            assert events[-1] == DONE
+            return
+
+    asyncio.run(scenario())
+    assert server.serving_pid() != killed
+    assert "The server process died (signal 9); starting it again" in server.output()

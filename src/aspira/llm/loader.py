@@ -2,34 +2,22 @@
 
 import asyncio
 from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import dataclass
 
 from aspira.contracts.clock import Clock
-from aspira.contracts.errors import ServingError
 from aspira.contracts.events import EngineEnded, EngineStarted, EventBus, GenerationEvent
-from aspira.contracts.generation import (
-    GenerateRequest,
-    GenerationStatistics,
-    SamplingParameters,
-    StopRules,
-)
+from aspira.contracts.generation import GenerationStatistics
 from aspira.contracts.identity import ServableId
 from aspira.contracts.servable import Loader, Servable, Served
 from aspira.llm.assembly import start_engine
 from aspira.llm.cache_budget import CacheBudget
-from aspira.llm.engine import Engine
 from aspira.llm.model_source import LanguageModelSource
-from aspira.llm.model_text import ChatPrompt, ModelText
 from aspira.llm.runner import MakeRunner, Runner
 from aspira.llm.servable import LanguageModel
+from aspira.llm.warm_up import warm_up
 
 Queued = Callable[[Loader[Servable]], Loader[Served]]
 """Wraps the loader of a servable so that its requests are queued and may share runs."""
-
-_WARM_UP_TOKENS = 4
-_WARM_UP_SALT = "warm-up"
-"""Requests of users never find what warm-up left in the cache."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +75,9 @@ class LanguageModelLoader:
             publish=publication.publish,
         )
         try:
-            asyncio.run(self._warm_up(engine, text=text))
+            num_step_tokens = self._source.options.engine.max_step_tokens
+            now = self._context.clock.now()
+            asyncio.run(warm_up(engine, text=text, num_step_tokens=num_step_tokens, now=now))
             predictor = self._load_predictor()
         except BaseException:
             engine.close(drain_s=0.0)
@@ -118,27 +108,6 @@ class LanguageModelLoader:
     def _load_predictor(self) -> Served | None:
         loader = self._source.predictor_loader()
         return None if loader is None else self._queued(loader).load()
-
-    async def _warm_up(self, engine: Engine, *, text: ModelText) -> None:
-        """A prompt that fills a step, and a few tokens after it, by the way of every request.
-
-        The template is used for the first time too; one that refuses our message may like others.
-        """
-        with suppress(ServingError):
-            text.encode(ChatPrompt([{"role": "user", "content": "Hello"}]))
-        longest = engine.max_context - _WARM_UP_TOKENS
-        num_tokens = max(1, min(self._source.options.engine.max_step_tokens, longest))
-        request = GenerateRequest(
-            tuple(index % text.vocabulary.vocab_size for index in range(num_tokens)),
-            self._context.clock.now(),
-            min(_WARM_UP_TOKENS, engine.max_context - num_tokens),
-            sampling=SamplingParameters(temperature=0.0),
-            stops=StopRules(ignore_eos=True),
-            cache_salt=_WARM_UP_SALT,
-        )
-        async with engine.submit(request) as stream:
-            async for _ in stream:
-                pass
 
 
 class _Publication:

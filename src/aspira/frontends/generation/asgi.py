@@ -24,11 +24,11 @@ from aspira.frontends.asgi import Receive, Scope, Send, read_body
 from aspira.frontends.counting import Outcome, RequestCounter
 from aspira.frontends.departures import DepartureWatch
 from aspira.frontends.generation.errors import BodyTooLarge, EncodeError, MethodNotAllowed
-from aspira.frontends.generation.origin import set_origin
+from aspira.frontends.generation.origin import CHAT, TEXT, set_origin
 from aspira.frontends.generation.responder import RawHeaders, Responder
 from aspira.service.drain import RequestGate
 
-CHAT = "chat_completions"
+CHAT_API = "chat_completions"
 """What metrics call the API whose requests are chats."""
 
 _REQUEST_ID = re.compile(r"[A-Za-z0-9._-]{1,128}")
@@ -148,7 +148,7 @@ class HttpApplication:
         body = await self._read_body(endpoint, scope=scope, receive=receive)
         set_origin(
             scope["headers"],
-            operation="chat" if endpoint.api == CHAT else "text_completion",
+            operation=CHAT if endpoint.api == CHAT_API else TEXT,
             request_id=responder.request_id,
         )
         call = HttpCall(body, dict(scope["headers"]), arrival, responder, outcome)

@@ -9,7 +9,9 @@ from contextvars import ContextVar
 
 from aspira.contracts.generation import RequestOrigin
 
-_TRACEPARENT, _TRACESTATE = b"traceparent", b"tracestate"
+TRACEPARENT, _TRACESTATE = b"traceparent", b"tracestate"
+CHAT, TEXT = "chat", "text_completion"
+"""What OpenTelemetry calls the operations."""
 
 _current: ContextVar[RequestOrigin | None] = ContextVar("request_origin", default=None)
 
@@ -18,11 +20,11 @@ def set_origin(
     headers: Iterable[tuple[bytes, bytes]], *, operation: str, request_id: str = ""
 ) -> None:
     """Note it for the running task, and those that it starts. Names are in lower case."""
-    found = {_TRACEPARENT: "", _TRACESTATE: ""}
+    found = {TRACEPARENT: "", _TRACESTATE: ""}
     for name, value in headers:
         if name in found:
             found[name] = value.decode("latin-1")
-    _current.set(RequestOrigin(operation, request_id, found[_TRACEPARENT], found[_TRACESTATE]))
+    _current.set(RequestOrigin(operation, request_id, found[TRACEPARENT], found[_TRACESTATE]))
 
 
 def current_origin() -> RequestOrigin:

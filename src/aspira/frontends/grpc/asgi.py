@@ -15,7 +15,7 @@ from aspira.contracts.errors import (
 )
 from aspira.frontends.asgi import MAX_INFLATED_BYTES, Receive, Scope, Send, read_body
 from aspira.frontends.departures import DepartureWatch
-from aspira.frontends.generation.origin import set_origin
+from aspira.frontends.generation.origin import TEXT, set_origin
 from aspira.frontends.grpc.framing import (
     PREFIX_BYTES,
     CallHeaders,
@@ -57,13 +57,14 @@ class GrpcApplication:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         try:
             headers = parse_headers(scope["headers"])
+            if headers.is_traced:
+                set_origin(scope["headers"], operation=TEXT)
             method = self._methods.get(scope["path"])
             if isinstance(method, UnaryMethod):
                 with nullcontext() if method.is_question else self._gate:
                     payload = await self._answer_unary(method, headers=headers, receive=receive)
                     await _send_message(send, payload=payload)
             elif method is not None:
-                set_origin(scope["headers"], operation="text_completion")
                 await self._answer_stream(method, headers=headers, receive=receive, send=send)
             else:
                 raise Unimplemented(f"Method not found: {scope['path']}")

@@ -17,6 +17,7 @@ from aspira.contracts.errors import (
     ServingError,
     Unimplemented,
 )
+from aspira.frontends.generation.origin import TRACEPARENT
 from aspira.frontends.grpc.methods import retry_metadata, status_message
 from aspira.frontends.priority import PRIORITY_HEADER, parse_priority
 
@@ -39,6 +40,7 @@ class CallHeaders(NamedTuple):
     encoding: bytes = b"identity"
     content_length: int | None = None
     priority: int = 0
+    is_traced: bool = False
 
 
 def parse_headers(headers: Headers) -> CallHeaders:
@@ -47,7 +49,7 @@ def parse_headers(headers: Headers) -> CallHeaders:
     Raises:
         InvalidArgument: a timeout that is not one.
     """
-    timeout_s, encoding, content_length, priority = None, b"identity", None, 0
+    timeout_s, encoding, content_length, priority, is_traced = None, b"identity", None, 0, False
     for name, value in headers:
         if name == b"grpc-timeout":
             timeout_s = parse_timeout(value)
@@ -57,7 +59,9 @@ def parse_headers(headers: Headers) -> CallHeaders:
             content_length = int(value)
         elif name == PRIORITY_HEADER:
             priority = parse_priority(value)
-    return CallHeaders(timeout_s, encoding, content_length, priority)
+        elif name == TRACEPARENT:
+            is_traced = True
+    return CallHeaders(timeout_s, encoding, content_length, priority, is_traced)
 
 
 def parse_timeout(value: bytes) -> float:

@@ -15,7 +15,7 @@ import uvicorn
 from aspira.contracts.clock import Clock
 from aspira.contracts.errors import ServingError
 from aspira.frontends.asgi import Application
-from aspira.frontends.generation.origin import set_origin
+from aspira.frontends.generation.origin import TEXT, set_origin
 from aspira.frontends.grpc.methods import (
     MAX_MESSAGE_BYTES,
     Message,
@@ -160,6 +160,7 @@ class _MethodTable(grpc.GenericRpcHandler):
 
     def _unary_behavior(self, method: UnaryMethod) -> Callable[..., Awaitable[bytes]]:
         async def answer(payload: bytes, context: Any) -> bytes:
+            set_origin(_headers_of(context), operation=TEXT)
             remaining_s = context.time_remaining()
             deadline = None if remaining_s is None else self._clock.now() + remaining_s
             try:
@@ -196,7 +197,7 @@ def _stream_behavior(method: StreamMethod) -> Callable[..., AsyncIterator[bytes]
             yield await read_message(method, payload=payload)
 
     async def answer(payloads: AsyncIterator[bytes], context: Any) -> AsyncIterator[bytes]:
-        set_origin(_headers_of(context), operation="text_completion")
+        set_origin(_headers_of(context), operation=TEXT)
         try:
             async with aclosing(call_stream(method, requests=messages(payloads))) as responses:
                 async for response in responses:

@@ -7,7 +7,7 @@ from typing import Protocol
 
 from aspira.contracts.identity import ModelSpec
 from aspira.frontends.counting import Outcome
-from aspira.frontends.generation.asgi import CHAT
+from aspira.frontends.generation.asgi import CHAT_API
 from aspira.frontends.generation.fields import Fields, UnknownFields
 from aspira.frontends.generation.responder import Responder
 from aspira.frontends.openai.choices import ChatFormat, ChoiceFormat, CompletionFormat
@@ -121,7 +121,7 @@ class Route:
 
 ROUTES: Mapping[str, Route] = MappingProxyType(
     {
-        "/v1/chat/completions": Route(CHAT, Endpoints.chat),
+        "/v1/chat/completions": Route(CHAT_API, Endpoints.chat),
         "/v1/completions": Route("completions", Endpoints.complete),
         "/v1/embeddings": Route("embeddings", Endpoints.embed),
         "/tokenize": Route("tokenize", Endpoints.tokenize),
