@@ -3,7 +3,7 @@
 import json
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
@@ -110,9 +110,8 @@ def _plan(
 ) -> tuple[list[Subject], list[Subject]]:
     """Those measured in each round, and those in the first one."""
     bursts = tuple(_shorten_if_quick(each, options=options) for each in plan.BURSTS)
-    served = bursts if options.is_quick else (*bursts, plan.STEADY, plan.POISSON)
     ours: list[Subject] = [
-        plan.plan_aspira(model, workloads=served),
+        plan.plan_aspira(model, workloads=bursts),
         plan.plan_aspira_bare(model, workloads=bursts),
     ]
     if python := pythons.get(plan.GENAI):
@@ -122,17 +121,29 @@ def _plan(
             ours.append(plan.plan_genai(graph, python=python, workloads=bursts))
         except (subprocess.SubprocessError, OSError) as error:
             absent[plan.GENAI] = f"it made no graph of the weights: {error}"
-    makers: dict[str, Callable[..., Server]] = {
-        plan.VLLM: plan.plan_vllm,
-        plan.TRANSFORMERS: plan.plan_transformers,
-        plan.LLAMA_CPP: plan.plan_llama_cpp,
-    }
-    others: list[Subject] = [
-        make(model, python=pythons[name], workloads=served)
-        for name, make in makers.items()
-        if name in pythons
-    ]
-    return ours, others
+    return ours, _plan_others(model, pythons=pythons, bursts=bursts, options=options)
+
+
+def _plan_others(
+    model: TokenModel,
+    *,
+    pythons: dict[str, Path],
+    bursts: tuple[Workload, ...],
+    options: TokensOptions,
+) -> list[Subject]:
+    """Those measured once; loads that go on are for servers alone, and leave the slowest out."""
+    going_on = () if options.is_quick else (plan.STEADY, plan.POISSON)
+    others: list[Subject] = []
+    if going_on:
+        others.append(plan.plan_aspira(model, workloads=going_on))
+    if python := pythons.get(plan.VLLM):
+        others.append(plan.plan_vllm(model, python=python, workloads=(*bursts, *going_on)))
+    if python := pythons.get(plan.LLAMA_CPP):
+        others.append(plan.plan_llama_cpp(model, python=python, workloads=(*bursts, *going_on)))
+    if python := pythons.get(plan.TRANSFORMERS):
+        others.append(plan.plan_transformers_bare(model, python=python, workloads=bursts))
+        others.append(plan.plan_transformers(model, python=python, workloads=bursts))
+    return others
 
 
 def _shorten_if_quick(workload: Workload, *, options: TokensOptions) -> Workload:

@@ -17,6 +17,7 @@ _SUBJECTS = (
     (plan.VLLM, "vLLM"),
     (plan.LLAMA_CPP, "llama.cpp"),
     (plan.TRANSFORMERS, "transformers serve"),
+    (plan.TRANSFORMERS_BARE, "transformers' generate, bare"),
 )
 _WORKLOADS = (plan.ONE, plan.SIXTEEN, plan.THIRTY_TWO, plan.STEADY, plan.POISSON)
 
@@ -75,7 +76,14 @@ def judge(run: Run) -> list[Line]:
         ),
         _at_least("1 stream, the same", ratio(plan.GENAI, workload=one), 0.9),
         _at_least("32 streams, tokens/s over vLLM's", ratio(plan.VLLM, workload=all_), 1.3),
-        _at_least("32 streams, over transformers'", ratio(plan.TRANSFORMERS, workload=all_), 1.5),
+        _at_least(
+            "32 streams, over transformers', the faster of its two",
+            _smallest(
+                ratio(plan.TRANSFORMERS, workload=all_),
+                ratio(plan.TRANSFORMERS_BARE, workload=all_),
+            ),
+            1.5,
+        ),
         _at_least(
             "32 streams, served over the bare engine", ratio(plan.ASPIRA_BARE, workload=all_), 0.9
         ),
@@ -117,6 +125,10 @@ def _arrival_ratio(checks: Checks) -> float | None:
     if checks.arrival_gap is None or checks.arrival_chunk_ms is None:
         return None
     return checks.arrival_gap.p99 / (checks.arrival_chunk_ms + (checks.arrival_step_ms or 0))
+
+
+def _smallest(*values: float | None) -> float | None:
+    return min((value for value in values if value is not None), default=None)
 
 
 def _median(values: Sequence[float] | None) -> float | None:

@@ -59,8 +59,6 @@ class BareLoop:
     how: str
     command: tuple[str, ...]
     workloads: tuple[Workload, ...]
-    has_cache_check: bool = False
-    """Loads with the prefix cache on and off take turns."""
 
 
 Subject = Server | BareLoop
@@ -77,6 +75,7 @@ ASPIRA_BARE = "aspira_bare"
 GENAI = "genai"
 VLLM = "vllm"
 TRANSFORMERS = "transformers"
+TRANSFORMERS_BARE = "transformers_bare"
 LLAMA_CPP = "llamacpp"
 PEER_NAMES = (GENAI, VLLM, TRANSFORMERS, LLAMA_CPP)
 PEER_TITLES = {
@@ -143,7 +142,6 @@ def plan_aspira_bare(model: TokenModel, *, workloads: tuple[Workload, ...]) -> B
         "its steps in a loop, text included; no server, no other thread",
         (sys.executable, str(program), str(model.hugging_face)),
         workloads=workloads,
-        has_cache_check=True,
     )
 
 
@@ -219,6 +217,19 @@ def plan_transformers(
         is_asked_by_text=True,
         # The path that it was started with.
         model=str(model.hugging_face),
+    )
+
+
+def plan_transformers_bare(
+    model: TokenModel, *, python: Path, workloads: tuple[Workload, ...]
+) -> BareLoop:
+    program = PEERS / TRANSFORMERS / "bare_transformers_tokens.py"
+    return BareLoop(
+        TRANSFORMERS_BARE,
+        "transformers' generate, bare",
+        "one batch for all requests, no server, bf16",
+        (str(python), str(program), str(model.hugging_face)),
+        workloads=workloads,
     )
 
 

@@ -27,6 +27,18 @@ def test_every_peer_has_pinned_packages_and_a_serving_file(
         assert [line for line in lines if not PIN.fullmatch(line)] == []
 
 
+def test_every_token_engine_has_pinned_packages(
+    environments: ModuleType, import_benchmark: Callable[[str], ModuleType]
+) -> None:
+    packages = import_benchmark("tokens.plan").PEER_PACKAGES
+    assert len(packages) == 4
+    for name, package in packages.items():
+        lines = (environments.PEERS / name / "requirements.txt").read_text().split()
+        assert lines == sorted(lines)
+        assert [line for line in lines if not PIN.fullmatch(line)] == []
+        assert environments.read_pin(name, package=package)
+
+
 def test_a_pin_is_read(environments: ModuleType) -> None:
     assert re.fullmatch(r"\d+\.\d+\.\d+", environments.read_pin("mosec", package="mosec"))
     with pytest.raises(KeyError):
