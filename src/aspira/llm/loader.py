@@ -15,17 +15,13 @@ from aspira.contracts.generation import (
     StopRules,
 )
 from aspira.contracts.identity import ServableId
-from aspira.contracts.servable import Loader, Servable, Served
 from aspira.llm.assembly import start_engine
 from aspira.llm.cache_budget import CacheBudget
 from aspira.llm.engine import Engine
-from aspira.llm.model_source import LanguageModelSource
+from aspira.llm.model_source import LanguageModelSource, Queued, load_predictor
 from aspira.llm.model_text import ChatPrompt, ModelText
 from aspira.llm.runner import MakeRunner, Runner
 from aspira.llm.servable import LanguageModel
-
-Queued = Callable[[Loader[Servable]], Loader[Served]]
-"""Wraps the loader of a servable so that its requests are queued and may share runs."""
 
 _WARM_UP_TOKENS = 4
 _WARM_UP_SALT = "warm-up"
@@ -88,7 +84,7 @@ class LanguageModelLoader:
         )
         try:
             asyncio.run(self._warm_up(engine, text=text))
-            predictor = self._load_predictor()
+            predictor = load_predictor(self._source, queued=self._queued)
         except BaseException:
             engine.close(drain_s=0.0)
             raise
@@ -114,10 +110,6 @@ class LanguageModelLoader:
         # A step that hangs keeps its memory; others must not count on it.
         if is_free:
             self._context.budget.give_back(cache_mib)
-
-    def _load_predictor(self) -> Served | None:
-        loader = self._source.predictor_loader()
-        return None if loader is None else self._queued(loader).load()
 
     async def _warm_up(self, engine: Engine, *, text: ModelText) -> None:
         """A prompt that fills a step, and a few tokens after it, by the way of every request.
