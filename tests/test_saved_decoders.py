@@ -1,6 +1,7 @@
 """One version of an exported decoder: a language model, and plain predictions, by one server."""
 
 import json
+import shutil
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ from tokenizers import decoders, models
 from asgi_exchange import Answer, Request
 from aspira.cli import main
 from aspira.llm.model_files import OPTIONS_FILE
+from aspira.version_loaders import make_runtime_loader
 from language_models import tiny_weights, write_hugging_face
 from serving_toys import ask, single_model
 
@@ -100,8 +102,8 @@ def test_predictions_are_batched_and_seen_in_the_metrics(base_path: Path) -> Non
     ("arguments", "said"),
     [
         (["--to=savedmodel", "nowhere"], "two directories are wanted"),
-        (["--to=onnx", "a", "b"], "'onnx'; name one of savedmodel"),
-        (["a", "b"], "name one of savedmodel"),
+        (["--to=onnx", "a", "b"], "'onnx'; name one of openvino, savedmodel"),
+        (["a", "b"], "name one of openvino, savedmodel"),
         (["--to=savedmodel", "--precision=int4", "a", "b"], "'int4'; a SavedModel has one of"),
         (["--to=savedmodel", "a", "b"], "a holds no GGUF file"),
         (["--to=savedmodel", "--bits=4", "a", "b"], "unknown argument: --bits=4"),
@@ -124,3 +126,16 @@ def test_nothing_is_overwritten(base_path: Path, capsys: pytest.CaptureFixture[s
 def test_help_tells_the_flags(capsys: pytest.CaptureFixture[str]) -> None:
     assert main.run(["export", "--help"]) == 0
     assert "--precision" in capsys.readouterr().out
+
+
+def test_tensorflow_alone_serves_its_predictions(base_path: Path, tmp_path: Path) -> None:
+    """As a server does that has never heard of language models."""
+    plain = tmp_path / "m" / "1"
+    shutil.copytree(base_path / "1", plain, ignore=shutil.ignore_patterns("assets.extra"))
+    [answer] = ask(
+        single_model(plain.parent),
+        predict([PROMPT], signature_name="generate_step"),
+        make_runtime_loader=make_runtime_loader,
+    )
+    [expected] = ask(single_model(base_path), predict([PROMPT]))
+    assert json.loads(answer.body) == json.loads(expected.body)

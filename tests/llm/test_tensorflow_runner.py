@@ -101,10 +101,14 @@ def test_what_is_not_a_number_stays_in_its_sequence(runner: Runner) -> None:
 
 
 def test_a_step_copies_nothing_of_the_pool(exported: Path) -> None:
-    """Neither its peak of memory nor its work grows: a copy of a cache would be a quarter of it."""
-    runner = load(exported, cache_mib=256)
+    check_that_nothing_is_copied(load(exported, cache_mib=256))
+
+
+def check_that_nothing_is_copied(runner: Runner) -> None:
+    """Neither peak of memory nor work grow with the pool: a copy of a cache is a quarter of it."""
     try:
         chunk = Chunk(PROMPT[:1], past=32, blocks=[0, runner.num_blocks - 1])
+        fill(runner)
         run(runner, chunk)
         Path("/proc/self/clear_refs").write_text("5")
         resident, faults = memory_kib("VmRSS"), num_page_faults()
@@ -115,6 +119,13 @@ def test_a_step_copies_nothing_of_the_pool(exported: Path) -> None:
         assert num_page_faults() - faults < 10_000
     finally:
         runner.close()
+
+
+def fill(runner: Runner) -> None:
+    """Have each block take its memory."""
+    blocks = range(runner.num_blocks)
+    payload = np.zeros((len(blocks), runner.export_blocks([0]).shape[1]), np.uint8)
+    runner.import_blocks(blocks, payload=payload)
 
 
 def memory_kib(name: str) -> int:
@@ -132,13 +143,61 @@ def test_an_idle_cache_takes_no_memory_and_a_closed_one_is_used_again(exported: 
         before = memory_kib("VmRSS")
         runner = load(exported, cache_mib=128)
         taken = memory_kib("VmRSS") - before
-        blocks = range(runner.num_blocks)
-        payload = np.zeros((len(blocks), runner.export_blocks([0]).shape[1]), np.uint8)
-        runner.import_blocks(blocks, payload=payload)
+        fill(runner)
         runner.close()
         sizes.append(memory_kib("VmRSS"))
         assert taken < 32 << 10
     assert sizes[-1] - sizes[0] < 128 << 10
+
+
+def test_compiled_steps_answer_alike_and_nothing_is_compiled_late(
+    exported: Path, runner: Runner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Whatever the tiny model's times are, it is compiled.
+    monkeypatch.setattr("aspira.llm.saved_decoders.compiled_steps._WORTHWHILE", 1e9)
+    compiled = load(exported, compiled_sequences=3)
+    # 1, 2 and 3 sequences, each with up to one and up to two spans of its own.
+    assert compiled._compiled.num_compilations == 6  # type: ignore[attr-defined]
+    for one in (runner, compiled):
+        run(one, *(Chunk(PROMPT[i : i + 31], past=0, blocks=[i]) for i in range(4)))
+    steps: list[Any] = []
+    monkeypatch.setattr(compiled, "_step", lambda **inputs: steps.append(inputs) or inputs)
+    try:
+        for past, num in ((31, 1), (32, 2), (33, 3), (34, 2)):
+            chunks = [
+                Chunk([7 + i], past=past, blocks=[i, 10 + i, *range(20, 24)]) for i in range(num)
+            ]
+            exact = run(runner, *chunks)
+            np.testing.assert_allclose(run(compiled, *chunks), exact, atol=1e-4)
+        rows = run(compiled, *chunks, rows=[1])
+        np.testing.assert_allclose(rows, run(runner, *chunks, rows=[1]), atol=1e-4)
+        assert steps == []
+        assert compiled.num_late_compilations == 0
+        run(compiled, Chunk(PROMPT[:2], past=0, blocks=[0]))
+        assert len(steps) == 1
+    finally:
+        compiled.close()
+
+
+def test_a_compiled_step_copies_nothing_of_the_pool_either(
+    exported: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("aspira.llm.saved_decoders.compiled_steps._WORTHWHILE", 1e9)
+    check_that_nothing_is_copied(load(exported, cache_mib=256, compiled_sequences=1))
+
+
+def test_what_does_not_pay_is_not_compiled_further(
+    exported: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("aspira.llm.saved_decoders.compiled_steps._WORTHWHILE", 0)
+    tried = load(exported, compiled_sequences=4)
+    try:
+        assert tried._compiled.num_compilations == 1  # type: ignore[attr-defined]
+        run(tried, Chunk([1], past=0, blocks=[0]))
+        assert tried.num_late_compilations == 0
+        assert tried._compiled.num_compilations == 1  # type: ignore[attr-defined]
+    finally:
+        tried.close()
 
 
 @pytest.mark.parametrize(

@@ -230,6 +230,9 @@ class GenerationStatistics:
 
     num_steps: int = 0
     num_runner_rebuilds: int = 0
+    num_late_compilations: int = 0
+    """Steps of the present runner that had to be compiled first: pauses that should not be."""
+
     requests_accepted: int = 0
     requests_ended: dict[str, int] = field(default_factory=dict)
     """By outcome: `stop`, `length`, or the name of an error's code. Sums to those accepted and

@@ -6,8 +6,8 @@ from pathlib import Path
 from aspira.contracts.errors import InvalidArgument
 from aspira.contracts.identity import ModelName, ServableId
 from aspira.contracts.servable import Loader, Served
-from aspira.llm.loader import LanguageModelContext, LanguageModelLoader, Queued
-from aspira.llm.model_source import FindLanguageModel, LanguageModelSource
+from aspira.llm.loader import LanguageModelContext, LanguageModelLoader
+from aspira.llm.model_source import FindLanguageModel, LanguageModelSource, Queued
 
 
 class LanguageModels:

@@ -8,16 +8,12 @@ from aspira.contracts.clock import Clock
 from aspira.contracts.events import EngineEnded, EngineStarted, EventBus, GenerationEvent
 from aspira.contracts.generation import GenerationStatistics
 from aspira.contracts.identity import ServableId
-from aspira.contracts.servable import Loader, Servable, Served
 from aspira.llm.assembly import start_engine
 from aspira.llm.cache_budget import CacheBudget
-from aspira.llm.model_source import LanguageModelSource
+from aspira.llm.model_source import LanguageModelSource, Queued, load_predictor
 from aspira.llm.runner import MakeRunner, Runner
 from aspira.llm.servable import LanguageModel
 from aspira.llm.warm_up import warm_up
-
-Queued = Callable[[Loader[Servable]], Loader[Served]]
-"""Wraps the loader of a servable so that its requests are queued and may share runs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +74,7 @@ class LanguageModelLoader:
             num_step_tokens = self._source.options.engine.max_step_tokens
             now = self._context.clock.now()
             asyncio.run(warm_up(engine, text=text, num_step_tokens=num_step_tokens, now=now))
-            predictor = self._load_predictor()
+            predictor = load_predictor(self._source, queued=self._queued)
         except BaseException:
             engine.close(drain_s=0.0)
             raise
@@ -104,10 +100,6 @@ class LanguageModelLoader:
         # A step that hangs keeps its memory; others must not count on it.
         if is_free:
             self._context.budget.give_back(cache_mib)
-
-    def _load_predictor(self) -> Served | None:
-        loader = self._source.predictor_loader()
-        return None if loader is None else self._queued(loader).load()
 
 
 class _Publication:

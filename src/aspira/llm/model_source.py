@@ -1,12 +1,12 @@
 """A language model that is yet to be loaded: its options, and what makes its parts."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Protocol
 
 from aspira.contracts.errors import InvalidArgument
-from aspira.contracts.servable import Loader, Servable
+from aspira.contracts.servable import Loader, Servable, Served
 from aspira.llm.decoder_loading import load_runner, load_saved_decoder
 from aspira.llm.decoders.options import DecoderOptions
 from aspira.llm.model_files import (
@@ -59,6 +59,20 @@ class LanguageModelSource(Protocol):
     def predictor_loader(self) -> Loader[Servable] | None:
         """What loads the answers to plain predictions, which few language models have."""
         ...
+
+
+Queued = Callable[[Loader[Servable]], Loader[Served]]
+"""Wraps the loader of a servable so that its requests are queued and may share runs."""
+
+
+def load_predictor(source: LanguageModelSource, *, queued: Queued) -> Served | None:
+    """What answers plain predictions on the same version, if anything does.
+
+    Raises:
+        ServingError: it cannot be loaded.
+    """
+    loader = source.predictor_loader()
+    return None if loader is None else queued(loader).load()
 
 
 class FindLanguageModel(Protocol):

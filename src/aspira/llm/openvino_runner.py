@@ -76,6 +76,10 @@ class OpenvinoRunner:
         return self._max_context
 
     @property
+    def num_late_compilations(self) -> int:
+        return 0
+
+    @property
     def kv_fingerprint(self) -> str:
         return self._fingerprint
 

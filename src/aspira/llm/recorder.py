@@ -7,6 +7,7 @@ from aspira.contracts.events import GenerationEnded, GenerationEvent, Generation
 from aspira.contracts.generation import GenerationStatistics
 from aspira.contracts.identity import ServableId
 from aspira.llm.generation import Generation
+from aspira.llm.runner_keeper import RunnerKeeper
 from aspira.llm.scheduler import Scheduler
 
 Publish = Callable[[GenerationEvent], None]
@@ -86,7 +87,7 @@ class Recorder:
             )
         )
 
-    def update(self, scheduler: Scheduler, *, num_rebuilds: int) -> None:
+    def update(self, scheduler: Scheduler, *, keeper: RunnerKeeper) -> None:
         """Renew `statistics`."""
         blocks = scheduler.blocks
         self.statistics = GenerationStatistics(
@@ -100,7 +101,8 @@ class Recorder:
             num_preemptions=scheduler.num_preemptions,
             corrupted_requests=self._num_corrupted,
             num_steps=self._num_steps,
-            num_runner_rebuilds=num_rebuilds,
+            num_runner_rebuilds=keeper.num_rebuilds,
+            num_late_compilations=keeper.runner.num_late_compilations,
             requests_accepted=self._num_accepted,
             requests_ended=dict(self._ended),
         )

@@ -80,6 +80,11 @@ class Runner(Protocol):
         """Names the model, the cache's type and layout: equal where payloads can be exchanged."""
         ...
 
+    @property
+    def num_late_compilations(self) -> int:
+        """How often a step had to be compiled since the runner was made, which none should."""
+        ...
+
     def run(self, batch: StepBatch) -> Logits:
         """Compute one step, writing the cache in place; returns logits [R, vocab_size].
 

@@ -79,7 +79,7 @@ class StepLoop:
 
     def update_statistics(self) -> None:
         """Renew the recorder's."""
-        self.recorder.update(self.scheduler, num_rebuilds=self.executor.keeper.num_rebuilds)
+        self.recorder.update(self.scheduler, keeper=self.executor.keeper)
 
     def step(self, *, on_planned: Callable[[], None] | None = None) -> None:
         """Make one step, if there is anything to do: another runner, if the last one was lost.

@@ -9,11 +9,13 @@ from aspira.contracts.errors import InvalidArgument, ResourceExhausted
 from aspira.llm.batch_checks import check_batch, check_payload
 from aspira.llm.decoders.options import DecoderOptions
 from aspira.llm.runner import BlockPayload, Logits, StepBatch
+from aspira.llm.saved_decoders.compiled_steps import CompiledSteps
 from aspira.llm.saved_decoders.description import FORMAT, DecoderDescription
 from aspira.llm.saved_decoders.session import (
     INIT_CACHE,
     READ_BLOCKS,
     STEP,
+    STEP_COMPILED,
     WRITE_BLOCKS,
 )
 from aspira.llm.saved_decoders.shared_session import SharedSession
@@ -55,6 +57,14 @@ class TensorflowRunner:
             self._init_cache(num_blocks=self._num_blocks + 1)
             unused = np.zeros((1, self._block_bytes), np.uint8)
             self.import_blocks([self._num_blocks], payload=unused)
+            self._compiled = CompiledSteps(
+                session.function(STEP_COMPILED), graph=self._step, unused_block=self._num_blocks
+            )
+            if options.compiled_sequences:
+                self._compiled.compile(
+                    options.compiled_sequences, max_context=description.max_context
+                )
+            self._num_compilations = self._compiled.num_compilations
         except BaseException:
             shared.release()
             raise
@@ -80,10 +90,17 @@ class TensorflowRunner:
         description = self._description
         return f"{description.digest}/saved-model-{FORMAT}/{description.precision}"
 
+    @property
+    def num_late_compilations(self) -> int:
+        return self._compiled.num_compilations - self._num_compilations
+
     def run(self, batch: StepBatch) -> Logits:
         """See `Runner.run`."""
         check_batch(batch, runner=self)
-        logits: Logits = self._step(**lay_out(batch, unused_block=self._num_blocks)._asdict())
+        inputs = lay_out(batch, unused_block=self._num_blocks)
+        logits = self._compiled.try_run(inputs)
+        if logits is None:
+            logits = self._step(**inputs._asdict())
         return logits
 
     def export_blocks(self, block_ids: Sequence[int]) -> BlockPayload:

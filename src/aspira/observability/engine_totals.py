@@ -26,6 +26,7 @@ _COUNTERS = (
     "admission_rejections",
     "corrupted_requests",
     "num_runner_rebuilds",
+    "num_late_compilations",
     "requests_accepted",
 )
 

@@ -67,6 +67,10 @@ class ToyDecoder:
         return self._max_context
 
     @property
+    def num_late_compilations(self) -> int:
+        return 0
+
+    @property
     def kv_fingerprint(self) -> str:
         return f"toy/{self._block_size}/{self._vocab_size}"
 

@@ -31,11 +31,17 @@ class DecoderOptions:
     num_threads: int = 0
     """Threads that compute; 0 means one per CPU."""
 
+    compiled_sequences: int = 0
+    """SavedModels alone: up to how many sequences a step of one token for each may have that is
+    compiled with XLA, where it is measured to be faster so. Each number of them takes half a
+    minute or so to load. 0 compiles nothing."""
+
     def __post_init__(self) -> None:
-        if self.cache_mib < 1 or self.num_threads < 0:
+        if self.cache_mib < 1 or self.num_threads < 0 or self.compiled_sequences < 0:
             raise InvalidArgument(
-                f"cache_mib ({self.cache_mib}) must be positive and num_threads "
-                f"({self.num_threads}) not negative"
+                f"cache_mib ({self.cache_mib}) must be positive, num_threads "
+                f"({self.num_threads}) and compiled_sequences ({self.compiled_sequences}) not "
+                "negative"
             )
 
     def resolved(self, *, has_bfloat16: bool) -> "DecoderOptions":
@@ -45,6 +51,11 @@ class DecoderOptions:
             FailedPrecondition: the CPU cannot compute in what was asked for.
             InvalidArgument: OpenVINO cannot combine what was asked for.
         """
+        if self.compiled_sequences:
+            raise InvalidArgument(
+                "compiled_sequences is for SavedModels; OpenVINO compiles once for all shapes, so "
+                "remove it"
+            )
         fastest: Precision = "bf16" if has_bfloat16 else "f32"
         precision = fastest if self.precision == "auto" else self.precision
         if precision == "bf16" and not has_bfloat16:

@@ -13,7 +13,7 @@ EXTRA_ASSETS = "assets.extra"
 """TensorFlow's directory for what is of no concern to the graph."""
 
 DESCRIPTION_FILE = "aspira_decoder.json"
-FORMAT = 1
+FORMAT = 2
 """Counts changes to the signatures. Earlier ones are not served: exporting again is quick."""
 
 Precision = Literal["f32", "bf16"]

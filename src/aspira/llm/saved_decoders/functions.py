@@ -18,6 +18,7 @@ from aspira.llm.saved_decoders.session import (
     READ_BLOCKS,
     SERVING_DEFAULT,
     STEP,
+    STEP_COMPILED,
     WRITE_BLOCKS,
 )
 from aspira.llm.saved_decoders.step_inputs import (
@@ -36,9 +37,14 @@ def make_signatures(decoder: Decoder, *, config: DecoderConfig) -> Signatures:
         lambda input_ids: {"predicted_id": decoder.next_tokens(input_ids)},
         input_ids=tf.TensorSpec([None, None], tf.int64),
     )
+
+    def step(**inputs: Node) -> Mapping[str, Node]:
+        return {"logits": decoder.step(StepInputs(**inputs))}
+
     return {
-        STEP: _trace(
-            lambda **inputs: {"logits": decoder.step(StepInputs(**inputs))}, **_step_specs()
+        STEP: _trace(step, **_step_specs()),
+        STEP_COMPILED: _trace(
+            tf.function(step, autograph=False, jit_compile=True), **_step_specs()
         ),
         GENERATE_STEP: generate_step,
         SERVING_DEFAULT: generate_step,

@@ -10,7 +10,7 @@ from typing import Any
 
 from aspira.contracts.errors import DataLoss, Internal, ServingError, error_from_code
 
-STEP, GENERATE_STEP = "step", "generate_step"
+STEP, STEP_COMPILED, GENERATE_STEP = "step", "step_compiled", "generate_step"
 SERVING_DEFAULT = "serving_default"
 """What a client gets that names no signature: `GENERATE_STEP` too."""
 
