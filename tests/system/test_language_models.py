@@ -9,6 +9,8 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
+from functools import reduce
+from operator import add
 from pathlib import Path
 from queue import Queue
 from typing import Any
@@ -333,8 +335,25 @@ def test_langchain_gets_structured_output(server: ServerProcess) -> None:
         base_url=f"{server.rest_url}/v1", api_key=SecretStr("none"), model="m", temperature=0,
         max_retries=0, max_completion_tokens=80,
     )  # fmt: skip
-    person = model.with_structured_output(Person).invoke("Invent a person.")
-    assert isinstance(person, Person)
+    for way in ("json_schema", "function_calling"):
+        person = model.with_structured_output(Person, method=way).invoke("Invent a person.")
+        assert isinstance(person, Person)
+
+
+def test_langchain_calls_tools_that_it_forces(server: ServerProcess) -> None:
+    model = ChatOpenAI(
+        base_url=f"{server.rest_url}/v1", api_key=SecretStr("none"), model="m", temperature=0,
+        max_retries=0, max_completion_tokens=80,
+    )  # fmt: skip
+    bound = model.bind_tools([Person], tool_choice="any")
+    for answer in (bound.invoke("Invent a person."), sum_of(bound.stream("Invent a person."))):
+        (call,) = answer.tool_calls
+        assert call["name"] == "Person"
+        Person.model_validate(call["args"])
+
+
+def sum_of(chunks: Iterator[Any]) -> Any:
+    return reduce(add, chunks)
 
 
 def test_versions_are_swapped_under_streams_that_all_end_well(

@@ -22,6 +22,7 @@ from aspira.llm.constraints import MakeConstraint
 from aspira.llm.engine import Engine
 from aspira.llm.grammar_compiler import GrammarCompiler
 from aspira.llm.model_text import ModelText, Prompt, TokenPrompt
+from aspira.llm.reasoning_tags import find_reasoning_tags
 from aspira.llm.streams import TokenStream
 
 _ADVICE = " (it is a language model, which has none: ask /v1/chat/completions or /v1/completions)"
@@ -53,6 +54,7 @@ class LanguageModel:
         self._making_compiler = asyncio.Lock()
         self._warm_up = engine.statistics
         self.times = times
+        self.reasoning_tags = find_reasoning_tags(text.vocabulary)
 
     @property
     def signatures(self) -> Mapping[str, Signature]:

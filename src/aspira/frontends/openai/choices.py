@@ -8,9 +8,11 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar, Protocol
 
 from aspira.contracts.generation import Delta, FinishReason, TokenId, TokenLogprob
-from aspira.frontends.openai.logprobs import DescribeToken, encode_chat, encode_completion
+from aspira.frontends.openai.logprobs import encode_chat, encode_completion
+from aspira.frontends.openai.message_parts import MessageParsers
 from aspira.frontends.openai.requests import GenerationOrder
-from aspira.frontends.openai.tool_calls import ToolCall, ToolCallParser
+from aspira.llm.model_text import TokenPrompt
+from aspira.llm.servable import LanguageModel
 
 Choice = dict[str, Any]
 
@@ -21,12 +23,14 @@ class WholeChoice:
 
     index: int
     text: str = ""
+    token_ids: list[TokenId] = field(default_factory=list)
     logprobs: list[TokenLogprob] = field(default_factory=list)
     finish_reason: FinishReason | None = None
     stopped_by: str | TokenId | None = None
 
     def add(self, delta: Delta) -> None:
         self.text += delta.text
+        self.token_ids += delta.token_ids
         self.logprobs += delta.logprobs
         self.finish_reason = delta.finish_reason
         self.stopped_by = delta.stopped_by
@@ -38,6 +42,15 @@ class ChoiceFormat(Protocol):
     id_prefix: ClassVar[str]
     whole_object: ClassVar[str]
     piece_object: ClassVar[str]
+
+    @property
+    def num_reasoning_tokens(self) -> int:
+        """Of all choices, so far."""
+        ...
+
+    def begin(self, prompts: Sequence[TokenPrompt]) -> None:
+        """The prompts, before any of the following."""
+        ...
 
     def opening(self, index: int, *, prefix: str) -> Choice | None:
         """What comes before a choice's first token, if anything. `prefix` is text to begin with."""
@@ -52,6 +65,12 @@ class ChoiceFormat(Protocol):
         ...
 
 
+class MakeFormat(Protocol):
+    """A format of choices, for one answer."""
+
+    def __call__(self, model: LanguageModel, *, order: GenerationOrder) -> ChoiceFormat: ...
+
+
 class ChatFormat:
     """Of `/v1/chat/completions`."""
 
@@ -59,12 +78,18 @@ class ChatFormat:
     whole_object: ClassVar[str] = "chat.completion"
     piece_object: ClassVar[str] = "chat.completion.chunk"
 
-    def __init__(self, describe: DescribeToken, *, order: GenerationOrder) -> None:
-        self._describe = describe
+    def __init__(self, model: LanguageModel, *, order: GenerationOrder) -> None:
+        self._describe = model.describe_token
         self._has_logprobs = order.has_logprobs
-        self._tool_names = order.tool_names
-        self._parsers: dict[int, ToolCallParser] = {}
-        self._num_calls: dict[int, int] = {}
+        self._messages = MessageParsers(model.reasoning_tags, order=order)
+
+    @property
+    def num_reasoning_tokens(self) -> int:
+        return self._messages.num_reasoning_tokens
+
+    def begin(self, prompts: Sequence[TokenPrompt]) -> None:
+        (prompt,) = prompts
+        self._messages.begin(prompt)
 
     def opening(self, index: int, *, prefix: str) -> Choice:
         return _chat_piece(index, delta={"role": "assistant", "content": prefix})
@@ -72,45 +97,38 @@ class ChatFormat:
     def pieces(self, index: int, *, delta: Delta) -> list[Choice]:
         found = []
         logprobs = self._encode(delta.logprobs)
-        text, calls = self._take_calls(index, delta=delta)
-        if text or logprobs:
-            found.append(_chat_piece(index, delta={"content": text}, logprobs=logprobs))
-        if calls:
-            found.append(_chat_piece(index, delta={"tool_calls": calls}))
+        gained = self._messages.push(index, delta=delta)
+        if gained.reasoning:
+            found.append(_chat_piece(index, delta={"reasoning_content": gained.reasoning}))
+        if gained.text or logprobs:
+            found.append(_chat_piece(index, delta={"content": gained.text}, logprobs=logprobs))
+        if gained.calls:
+            found.append(_chat_piece(index, delta={"tool_calls": gained.calls}))
         if delta.finish_reason is not None:
-            reason = _reason(delta.finish_reason, has_calls=self._num_calls.get(index, 0) > 0)
+            has_calls = self._messages.has_calls(index)
+            reason = _reason(delta.finish_reason, has_calls=has_calls)
             last = _chat_piece(index, delta={}, finish_reason=reason)
             found.append({**last, "stop_reason": delta.stopped_by})
         return found
 
     def whole(self, choice: WholeChoice) -> Choice:
         logprobs = self._encode(choice.logprobs)
-        delta = Delta(choice.index, choice.text, (), finish_reason=choice.finish_reason)
-        text, calls = self._take_calls(choice.index, delta=delta)
-        message: Choice = {"role": "assistant", "content": text, "refusal": None}
-        if calls:
-            message |= {"content": text or None, "tool_calls": calls}
+        delta = Delta(
+            choice.index, choice.text, tuple(choice.token_ids), finish_reason=choice.finish_reason
+        )
+        gained = self._messages.push(choice.index, delta=delta)
+        message: Choice = {"role": "assistant", "content": gained.text, "refusal": None}
+        if gained.reasoning:
+            message["reasoning_content"] = gained.reasoning
+        if gained.calls:
+            message |= {"content": gained.text or None, "tool_calls": gained.calls}
         return {
             "index": choice.index,
             "message": message,
             "logprobs": logprobs or ({"content": []} if self._has_logprobs else None),
-            "finish_reason": _reason(choice.finish_reason, has_calls=bool(calls)),
+            "finish_reason": _reason(choice.finish_reason, has_calls=bool(gained.calls)),
             "stop_reason": choice.stopped_by,
         }
-
-    def _take_calls(self, index: int, *, delta: Delta) -> tuple[str, list[Choice]]:
-        """The text that is settled, and the calls of tools in it."""
-        if not self._tool_names:
-            return delta.text, []
-        parser = self._parsers.setdefault(index, ToolCallParser(self._tool_names))
-        settled = [parser.push(delta.text)]
-        if delta.finish_reason is not None:
-            settled.append(parser.flush())
-        begin = self._num_calls.get(index, 0)
-        calls = [call for parsed in settled for call in parsed.calls]
-        self._num_calls[index] = begin + len(calls)
-        text = "".join(parsed.text for parsed in settled)
-        return text, [_encode_call(call, index=begin + i) for i, call in enumerate(calls)]
 
     def _encode(self, logprobs: Sequence[TokenLogprob]) -> Choice | None:
         return encode_chat(logprobs, describe=self._describe) if self._has_logprobs else None
@@ -123,10 +141,17 @@ class CompletionFormat:
     whole_object: ClassVar[str] = "text_completion"
     piece_object: ClassVar[str] = "text_completion"
 
-    def __init__(self, describe: DescribeToken, *, order: GenerationOrder) -> None:
-        self._describe = describe
+    def __init__(self, model: LanguageModel, *, order: GenerationOrder) -> None:
+        self._describe = model.describe_token
         self._has_logprobs = order.has_logprobs
         self._offsets: dict[int, int] = {}
+
+    @property
+    def num_reasoning_tokens(self) -> int:
+        return 0
+
+    def begin(self, prompts: Sequence[TokenPrompt]) -> None:
+        """A text has no parts that its prompt could tell of."""
 
     def opening(self, index: int, *, prefix: str) -> Choice | None:
         return _completion_piece(index, text=prefix) if prefix else None
@@ -162,11 +187,6 @@ def _reason(reason: FinishReason | None, *, has_calls: bool = False) -> str | No
     if reason is FinishReason.STOP and has_calls:
         return "tool_calls"
     return None if reason is None else reason.value
-
-
-def _encode_call(call: ToolCall, *, index: int) -> Choice:
-    function = {"name": call.name, "arguments": call.arguments}
-    return {"index": index, "id": call.id, "type": "function", "function": function}
 
 
 def _chat_piece(

@@ -3,17 +3,15 @@
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Protocol
 
 from aspira.contracts.identity import ModelSpec
 from aspira.frontends.counting import Outcome
 from aspira.frontends.generation.asgi import CHAT_API
 from aspira.frontends.generation.fields import Fields, UnknownFields
 from aspira.frontends.generation.responder import Responder
-from aspira.frontends.openai.choices import ChatFormat, ChoiceFormat, CompletionFormat
+from aspira.frontends.openai.choices import ChatFormat, CompletionFormat, MakeFormat
 from aspira.frontends.openai.embeddings import EmbeddingAnswers
 from aspira.frontends.openai.generating import GenerationAnswer
-from aspira.frontends.openai.logprobs import DescribeToken
 from aspira.frontends.openai.requests import GenerationOrder, decode_chat, decode_completion
 from aspira.frontends.openai.tokens import (
     decode_detokenize,
@@ -32,12 +30,6 @@ class Call:
     arrival: float
     responder: Responder
     outcome: Outcome
-
-
-class MakeFormat(Protocol):
-    """A format of choices, for one answer."""
-
-    def __call__(self, describe: DescribeToken, *, order: GenerationOrder) -> ChoiceFormat: ...
 
 
 class Endpoints:
@@ -95,7 +87,7 @@ class Endpoints:
             answer = GenerationAnswer(
                 order,
                 session=session,
-                choices=make_format(session.model.describe_token, order=order),
+                choices=make_format(session.model, order=order),
                 responder=call.responder,
                 keep_alive_s=self._keep_alive_s,
             )

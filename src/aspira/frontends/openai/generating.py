@@ -63,6 +63,7 @@ class GenerationAnswer:
         model, order = self._session.model, self._order
         constraint = await model.compile(order.grammar) if order.grammar else None
         prompts = [await model.encode(prompt) for prompt in order.prompts]
+        self._choices.begin(prompts)
         return [
             self._session.start(prompt, request=order.request, make_constraint=constraint)
             for prompt in prompts
@@ -80,7 +81,7 @@ class GenerationAnswer:
                     found[self._take(arrival)].add(arrival.delta)
         body = self._envelope(self._choices.whole_object)
         body["choices"] = [self._choices.whole(choice) for choice in found]
-        body["usage"] = _encode_usage(self._usages)
+        body["usage"] = self._encode_usage()
         await self._responder.answer(orjson.dumps(body))
 
     async def _send_events(self, streams: Sequence[TokenStream], *, prefixes: list[str]) -> None:
@@ -99,7 +100,7 @@ class GenerationAnswer:
                     await self._send_piece(piece)
         if self._order.has_usage:
             last = self._envelope(self._choices.piece_object)
-            last |= {"choices": [], "usage": _encode_usage(self._usages)}
+            last |= {"choices": [], "usage": self._encode_usage()}
             await responder.send_event(orjson.dumps(last))
         await responder.end_events()
 
@@ -127,14 +128,15 @@ class GenerationAnswer:
             "system_fingerprint": f"{servable_id.name}@{servable_id.version}",
         }
 
-
-def _encode_usage(usages: Sequence[Usage]) -> dict[str, Any]:
-    prompt = sum(usage.prompt_tokens for usage in usages)
-    completion = sum(usage.completion_tokens for usage in usages)
-    return {
-        "prompt_tokens": prompt,
-        "completion_tokens": completion,
-        "total_tokens": prompt + completion,
-        "prompt_tokens_details": {"cached_tokens": sum(usage.cached_tokens for usage in usages)},
-        "completion_tokens_details": {"reasoning_tokens": 0},
-    }
+    def _encode_usage(self) -> dict[str, Any]:
+        prompt = sum(usage.prompt_tokens for usage in self._usages)
+        completion = sum(usage.completion_tokens for usage in self._usages)
+        cached = sum(usage.cached_tokens for usage in self._usages)
+        reasoning = self._choices.num_reasoning_tokens
+        return {
+            "prompt_tokens": prompt,
+            "completion_tokens": completion,
+            "total_tokens": prompt + completion,
+            "prompt_tokens_details": {"cached_tokens": cached},
+            "completion_tokens_details": {"reasoning_tokens": reasoning},
+        }

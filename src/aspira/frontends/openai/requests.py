@@ -2,17 +2,19 @@
 
 import re
 from dataclasses import dataclass, replace
+from typing import Any
 
 from aspira.contracts.generation import GenerateRequest, Grammar
 from aspira.contracts.identity import MAX_VERSION, ModelName, ModelSpec, Version, VersionLabel
 from aspira.frontends.generation.fields import BadField, Fields
-from aspira.frontends.generation.messages import decode_messages, decode_tools
+from aspira.frontends.generation.messages import decode_messages
 from aspira.frontends.generation.options import (
     DEFAULT_MAX_TOKENS,
     decode_grammar,
     decode_options,
     decode_tokens,
 )
+from aspira.frontends.openai.tool_choice import decode_tool_choice
 from aspira.llm.model_text import ChatPrompt, Prompt, TextPrompt
 
 _MODEL = re.compile(
@@ -21,7 +23,7 @@ _MODEL = re.compile(
 _MAX_PROMPTS = 128
 # Known to OpenAI's clients, and without effect on what is generated here.
 _WITHOUT_EFFECT = (
-    "user", "metadata", "store", "service_tier", "reasoning_effort", "prompt_cache_key",
+    "user", "metadata", "store", "service_tier", "prompt_cache_key",
     "prompt_cache_retention", "safety_identifier", "verbosity", "prediction",
     "parallel_tool_calls", "modalities", "stream_options",
 )  # fmt: skip
@@ -50,6 +52,9 @@ class GenerationOrder:
     tool_names: frozenset[str] = frozenset()
     """Tools whose calls are to be taken out of the text."""
 
+    has_reasoning: bool = True
+    """Of a chat: the answer tells what the model thought, if it is one that does."""
+
     @property
     def has_logprobs(self) -> bool:
         return self.request.sampling.num_logprobs is not None
@@ -61,13 +66,11 @@ def decode_chat(fields: Fields, *, arrival: float) -> GenerationOrder:
     Raises:
         BadField: a field is missing, or wrong.
     """
-    tools = decode_tools(fields.list("tools")) if _may_call_tools(fields) else []
-    fields.ignore("tools")
-    variables = fields.object("chat_template_kwargs")
+    choice = decode_tool_choice(fields)
     prompt = ChatPrompt(
         decode_messages(fields.list("messages")),
-        tools,
-        {name: variables.value(name) for name in variables.unread()} if variables else {},
+        choice.tools,
+        _template_variables(fields),
         adds_answer=fields.flag("add_generation_prompt", default=True),
     )
     has_logprobs = fields.flag("logprobs")
@@ -85,17 +88,28 @@ def decode_chat(fields: Fields, *, arrival: float) -> GenerationOrder:
         max_tokens=max_tokens,
         num_logprobs=(num_logprobs or 0) if has_logprobs else None,
     )
-    return replace(order, tool_names=frozenset(tool["function"]["name"] for tool in tools))
-
-
-def _may_call_tools(fields: Fields) -> bool:
-    choice: object = fields.value("tool_choice")
-    if choice not in (None, "auto", "none"):
+    if choice.grammar is not None and order.grammar is not None:
         raise BadField(
-            "tool_choice must be auto or none: a model cannot be made to call here.",
-            param="tool_choice",
+            "tool_choice forces a call, so the answer cannot have a format of its own; leave "
+            "response_format out.",
+            param="response_format",
         )
-    return choice != "none"
+    return replace(
+        order,
+        tool_names=choice.names,
+        grammar=choice.grammar or order.grammar,
+        has_reasoning=fields.flag("include_reasoning", default=True),
+    )
+
+
+def _template_variables(fields: Fields) -> dict[str, Any]:
+    """What the template may know besides messages and tools."""
+    effort = fields.text("reasoning_effort")
+    variables = {} if effort is None else {"reasoning_effort": effort}
+    given = fields.object("chat_template_kwargs")
+    if given is not None:
+        variables |= {name: given.value(name) for name in given.unread()}
+    return variables
 
 
 def decode_completion(fields: Fields, *, arrival: float) -> GenerationOrder:

@@ -1,10 +1,11 @@
-"""Takes calls of tools out of a text as it comes, in the two forms that models were taught.
+"""Takes calls of tools out of a text as it comes, in the forms that models were taught.
 
     <tool_call>{"name": "f", "arguments": {}}</tool_call>     anywhere: Hermes, Qwen, SmolLM
     {"name": "f", "parameters": {}}                           the whole text: Llama 3
+    {"name": "f", "arguments": {}}                            the same: calls that were forced
 
-What looks like a call and is none stays text. The second form counts only for tools of the request,
-since an answer may well be a JSON object.
+What looks like a call and is none stays text. The forms without tags count only for tools of the
+request, since an answer may well be a JSON object.
 """
 
 import secrets
@@ -13,6 +14,8 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import orjson
+
+from aspira.frontends.openai.markers import split_settled
 
 _BEGIN, _END = "<tool_call>", "</tool_call>"
 _PYTHON_TAG = "<|python_tag|>"
@@ -78,7 +81,8 @@ class ToolCallParser:
         before, found, after = self._held.partition(marker)
         if not found:
             if not self._is_in_call:
-                self._settle_text(parsed)
+                settled, self._held = split_settled(self._held, marker=_BEGIN)
+                parsed.text += settled
             return False
         self._held = after
         if self._is_in_call:
@@ -91,43 +95,28 @@ class ToolCallParser:
         self._is_in_call = not self._is_in_call
         return True
 
-    def _settle_text(self, parsed: Parsed) -> None:
-        """All that no call can make its own, to which belongs the white space before it."""
-        num_kept = _overlap(self._held, marker=_BEGIN)
-        settled = len(self._held[: len(self._held) - num_kept].rstrip())
-        parsed.text += self._held[:settled]
-        self._held = self._held[settled:]
-
     def _settle_object(self, held: str) -> Parsed:
         parts = held.strip().removeprefix(_PYTHON_TAG).split(_SEPARATOR)
-        calls = [_parse_call(part, key="parameters") for part in parts]
+        calls = [_parse_call(part, keys=("parameters", "arguments")) for part in parts]
         found = [call for call in calls if call is not None and call.name in self._names]
         return Parsed("", found) if len(found) == len(parts) else Parsed(held)
 
 
 def _settle(text: str, *, otherwise: str) -> Parsed:
-    call = _parse_call(text, key="arguments")
+    call = _parse_call(text, keys=("arguments",))
     return Parsed(otherwise) if call is None else Parsed("", [call])
 
 
-def _parse_call(text: str, *, key: str) -> ToolCall | None:
+def _parse_call(text: str, *, keys: tuple[str, ...]) -> ToolCall | None:
     try:
         value: Any = orjson.loads(text)
     except orjson.JSONDecodeError:
         return None
     if not isinstance(value, dict) or not isinstance(value.get("name"), str):
         return None
-    arguments = value.get(key, {})
+    arguments: object = next((value[key] for key in keys if key in value), {})
     if not isinstance(arguments, dict):
         return None
     return ToolCall(
         f"call_{secrets.token_hex(12)}", value["name"], orjson.dumps(arguments).decode()
     )
-
-
-def _overlap(text: str, *, marker: str) -> int:
-    """The length of the text's longest end that could be the marker's beginning."""
-    for length in range(min(len(text), len(marker) - 1), 0, -1):
-        if marker.startswith(text[-length:]):
-            return length
-    return 0
