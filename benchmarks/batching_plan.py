@@ -15,6 +15,9 @@ BATCHING_TITLES = {
     "fixed_cost": "A model whose runs cost the same for any number of rows",
     "mlp": "MLP 128-512-256-1, batch 1",
     "mobilenet": "MobileNetV2 224x224, batch 1",
+    "linear_1": "A model of about 1 ms a row",
+    "linear_5": "A model of about 5 ms a row",
+    "linear_20": "A model of about 20 ms a row",
 }
 
 _HERE = Path(__file__).parent
@@ -23,14 +26,21 @@ _MEDIUM = Load(2, num_streams=16)
 _FEW = Load(2, num_streams=2)
 _SINGLE = Load(1)
 _IDEAL_ROWS = 16
+# Enough for two batches that run and two that gather.
+_IDEAL = Load(4, num_streams=_IDEAL_ROWS)
 _SESSION_RUN = BareWay("session_run", "session.run, 1 thread")
 _TWO_THREADS = BareWay("optimized_callable_2", "optimized callable, 2 threads")
 
 
 def plan_batching(models: Sequence[Model]) -> list[Section]:
     """One section for each model."""
-    fixed_cost, mlp, mobilenet = models
-    return [_plan_fixed_cost(fixed_cost), _plan_mlp(mlp), _plan_mobilenet(mobilenet)]
+    fixed_cost, mlp, mobilenet, *linear = models
+    return [
+        _plan_fixed_cost(fixed_cost),
+        _plan_mlp(mlp),
+        _plan_mobilenet(mobilenet),
+        *map(_plan_ideal, linear),
+    ]
 
 
 def _plan_fixed_cost(model: Model) -> Section:
@@ -46,6 +56,7 @@ def _plan_fixed_cost(model: Model) -> Section:
                 "--latency_target_ms=20",
                 loads=(_MEDIUM, _CROWD),
             ),
+            _serve_ideal(model),
         ),
         ratios=(
             Ratio(
@@ -54,15 +65,46 @@ def _plan_fixed_cost(model: Model) -> Section:
                 f"{model.name}/alone/32",
                 8.0,
             ),
-            Ratio(
-                f"batched / bare loop over {_IDEAL_ROWS} rows, 2 threads",
-                f"{model.name}/batched/32",
-                f"{model.name}/x{_IDEAL_ROWS}/bare/{_TWO_THREADS.way}",
-                0.9,
-                scale=_IDEAL_ROWS,
-            ),
+            _ideal_ratio(model),
         ),
         bare=_bare_rows(model),
+    )
+
+
+def _plan_ideal(model: Model) -> Section:
+    return Section(
+        model.title,
+        servers=(_serve_ideal(model),),
+        ratios=(_ideal_ratio(model),),
+        bare=_bare_rows(model),
+    )
+
+
+def _serve_ideal(model: Model) -> Server:
+    """Batches of as many rows as the bare loop has, in as many threads; always enough waits."""
+    parameters = model.directory / "batching.config"
+    parameters.write_text(
+        f"max_batch_size {{ value: {_IDEAL_ROWS} }}\nnum_batch_threads {{ value: 2 }}\n"
+    )
+    monitoring = model.directory / "monitoring.config"
+    monitoring.write_text("prometheus_config { enable: true }\n")
+    flags = (
+        "--enable_batching",
+        f"--batching_parameters_file={parameters}",
+        f"--monitoring_config_file={monitoring}",
+    )
+    server = _serve(model, f"batches of {_IDEAL_ROWS}", *flags, loads=(_IDEAL,))
+    return replace(server, tells_batches=True)
+
+
+def _ideal_ratio(model: Model) -> Ratio:
+    in_flight = _IDEAL.num_connections * _IDEAL.num_streams
+    return Ratio(
+        f"batches of {_IDEAL_ROWS} / bare loop over {_IDEAL_ROWS} rows, 2 threads",
+        f"{model.name}/batches of {_IDEAL_ROWS}/{in_flight}",
+        f"{model.name}/x{_IDEAL_ROWS}/bare/{_TWO_THREADS.way}",
+        0.9,
+        scale=_IDEAL_ROWS,
     )
 
 

@@ -13,20 +13,32 @@ import numpy.typing as npt
 from aspira.testing.saved_models import (
     write_fixed_cost,
     write_half_plus_two,
+    write_linear_cost,
     write_mlp,
     write_mobilenet,
 )
 
 # About 5 ms a run on the machine that the published figures are of.
 _NUM_STEPS = 40
+# About 1, 5 and 20 ms a run of one row there.
+_LINEAR_STEPS = {"linear_1": 14, "linear_5": 70, "linear_20": 280}
 
 WRITERS = {
     "half_plus_two": write_half_plus_two,
     "mlp": write_mlp,
     "mobilenet": write_mobilenet,
     "fixed_cost": partial(write_fixed_cost, num_steps=_NUM_STEPS),
+    **{
+        name: partial(write_linear_cost, num_steps=num_steps)
+        for name, num_steps in _LINEAR_STEPS.items()
+    },
 }
-INPUT_SHAPES = {"fixed_cost": (1, 16), "mlp": (1, 128), "mobilenet": (1, 224, 224, 3)}
+INPUT_SHAPES = {
+    "fixed_cost": (1, 16),
+    "mlp": (1, 128),
+    "mobilenet": (1, 224, 224, 3),
+    **dict.fromkeys(_LINEAR_STEPS, (1, 16)),
+}
 
 
 def make_input(name: str) -> npt.NDArray[np.float32]:

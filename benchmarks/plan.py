@@ -39,6 +39,9 @@ class Server:
     has_rest_port: bool = True
     """Otherwise REST is answered where gRPC is."""
 
+    tells_batches: bool = False
+    """Its REST port has metrics, in which the sizes of batches are counted."""
+
     def choose_port(self, ports: Ports, *, protocol: Protocol) -> int:
         is_rest = protocol is Protocol.REST and self.has_rest_port
         return ports.rest if is_rest else ports.grpc

@@ -122,7 +122,15 @@ def _format_facts(facts: dict[str, str]) -> str:
 
 
 def _format_cases(section: Section, *, figures: Figures) -> str:
-    header = ("", "requests/s ", "low - high", "p50 ms ", "p99 ms ", "server CPU us/request ")
+    header = (
+        "",
+        "requests/s ",
+        "low - high",
+        "p50 ms ",
+        "p99 ms ",
+        "server CPU us/request ",
+        "rows/run",
+    )
     cases = [case for server in section.servers for case in server.cases]
     rows = [
         (
@@ -131,6 +139,7 @@ def _format_cases(section: Section, *, figures: Figures) -> str:
             _show(figures.try_spread(case.key, field="p50_ms"), decimals=2)[0],
             _show(figures.try_spread(case.key, field="p99_ms"), decimals=2)[0],
             _show(figures.try_spread(case.key, field="server_cpu_us"))[0],
+            _show_rows(figures.try_spread(case.key, field="rows_per_run")),
         )
         for case in cases
     ]
@@ -171,6 +180,10 @@ def _format_bare(bare: BareProgram, *, figures: Figures) -> str:
         rows.append((way.title, *_show(figures.try_spread(key)), *shown))
         errors += [f"  ERROR {way.title}: {error}" for error in figures.errors(key)]
     return "\n".join([format_table(header, rows=rows), *errors])
+
+
+def _show_rows(spread: Spread | None) -> str:
+    return spread.show(1) if spread is not None and spread.middle else _MISSING
 
 
 def _show(spread: Spread | None, *, decimals: int = 0) -> tuple[str, str]:

@@ -4,15 +4,17 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from time import monotonic, sleep
 from typing import TypeVar
 
+from batch_counts import read_batches
 from endpoints import CheckError, Endpoint, check_endpoint
-from load import Load, LoadError, Outcome, apply_load
-from plan import BareProgram, Server, Step
+from load import LoadError, Outcome, apply_load
+from plan import BareProgram, Case, Server, Step
 from processes import CpuMeter, CpuUse, read_memory_bytes
-from servers import RunningServer, StartError, run_program, run_server
+from servers import Ports, RunningServer, StartError, run_program, run_server
 
 ResultT = TypeVar("ResultT")
 
@@ -58,6 +60,9 @@ class Record:
     others_cpus: float = 0.0
     """CPUs that processes outside the benchmark kept busy meanwhile."""
 
+    rows_per_run: float = 0.0
+    """Mean size of the batches that were made; 0 where the server does not tell."""
+
     @property
     def is_quiet(self) -> bool:
         return self.others_cpus <= QUIET_CPUS
@@ -92,9 +97,10 @@ class Bench:
                     port = server.choose_port(running.ports, protocol=case.endpoint.protocol)
                     try:
                         endpoint = _wait_right(case.endpoint, port=port, give_up=give_up)
-                        outcome = self._measure_case(
-                            endpoint, port=port, load=case.load, process_id=running.process_id
+                        measure = partial(
+                            self._measure_case, case, endpoint=endpoint, running=running, port=port
                         )
+                        outcome = _with_batches(measure, server=server, ports=running.ports)
                     except (CheckError, LoadError) as error:
                         outcome = Record("", 0, error=_shorten(str(error)))
                     yield replace(outcome, key=case.key, round=number)
@@ -120,12 +126,13 @@ class Bench:
                 break
 
     def _measure_case(
-        self, endpoint: Endpoint, *, port: int, load: Load, process_id: int
+        self, case: Case, *, endpoint: Endpoint, running: RunningServer, port: int
     ) -> Record:
         """A record that has no key yet."""
+        process_id = running.process_id
 
         def measure(seconds: int) -> Outcome:
-            return apply_load(endpoint, port=port, load=load, seconds=seconds)
+            return apply_load(endpoint, port=port, load=case.load, seconds=seconds)
 
         measure(_WARMUP_S)
         outcome, use = self._try_quietly(
@@ -195,6 +202,17 @@ class Bench:
             file=sys.stderr,
             flush=True,
         )
+
+
+def _with_batches(measure: Callable[[], Record], *, server: Server, ports: Ports) -> Record:
+    """The record, with the mean size of the batches that were made, warm-up included."""
+    if not server.tells_batches:
+        return measure()
+    before = read_batches(ports.rest)
+    record = measure()
+    after = read_batches(ports.rest)
+    num_runs = after.num_runs - before.num_runs
+    return replace(record, rows_per_run=(after.num_rows - before.num_rows) / max(num_runs, 1))
 
 
 def _wait_right(endpoint: Endpoint, *, port: int, give_up: float) -> Endpoint:

@@ -135,3 +135,14 @@ def test_recorded_requests_decide_before_generated_ones() -> None:
     assert decide(Toy(Clipped())).choice.runtime == "toy"
     task = make_task(recorded=({"x": np.float32([1000])},))
     assert "answers otherwise" in decide(Toy(Clipped()), task=task).choice.reason
+
+
+@pytest.mark.parametrize(
+    ("precision", "advice"),
+    [("f32", "counts as the same"), ("bf16", "--precision=f32"), ("int8", "--calibration_file")],
+)
+def test_a_disagreement_says_what_to_do(precision: str, advice: str) -> None:
+    found = decide(Toy(Compiled(factor=0.51), precision=precision), task=make_task())
+
+    assert found.choice.reason.startswith("toy answers otherwise: ")
+    assert advice in found.choice.reason

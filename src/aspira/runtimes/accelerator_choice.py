@@ -5,10 +5,11 @@ agree with TensorFlow on samples, and unless it was asked for by name be faster 
 """
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
+from types import MappingProxyType
 
 import numpy as np
 
@@ -24,6 +25,15 @@ from aspira.runtimes.signature_graph import StaysOnTensorflow
 _MAX_RECORDED = 8
 # One, and one that is filled up where there are buckets.
 _SAMPLE_BATCH_SIZES = (1, 3)
+
+# Said where a lower precision was asked for and answers too differently.
+_PRECISION_ADVICE: Mapping[str, str] = MappingProxyType(
+    {
+        "bf16": "; use --precision=f32",
+        "int8": "; calibrate with more requests like those of your clients (--calibration_file),"
+        " or use --precision=bf16 or f32",
+    }
+)
 
 _logger = logging.getLogger(__name__)
 
@@ -72,7 +82,7 @@ class AcceleratorChoice:
 
         distance = _compare(samples, expect=run_tensorflow, run=run_compiled)
         if not distance.is_within(accelerator.tolerance):
-            raise StaysOnTensorflow(f"{accelerator.name} answers otherwise: {distance}")
+            raise StaysOnTensorflow(_describe_disagreement(distance, accelerator=accelerator))
         # The first, and the one with several rows: a change of size costs time, and so counts.
         timed = (samples[0], samples[-1])
         times_s = measure_speed(
@@ -102,6 +112,14 @@ class AcceleratorChoice:
         if not has_open_batch(task.signature):
             return samples
         return [resize_batch(samples[0], size=size) for size in sorted(self.batch_sizes)]
+
+
+def _describe_disagreement(distance: Distance, *, accelerator: Accelerator) -> str:
+    """What was measured, what would have done, and what a user of a lower precision can try."""
+    allowed = accelerator.tolerance.difference
+    bound = "" if distance.problem else f"; up to {allowed:.1e} counts as the same"
+    advice = _PRECISION_ADVICE.get(accelerator.precision, "")
+    return f"{accelerator.name} answers otherwise: {distance}{bound}{advice}"
 
 
 def find_samples(task: CompileTask, *, run: Callable[[Tensors], object]) -> list[Tensors]:

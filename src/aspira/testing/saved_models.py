@@ -122,6 +122,28 @@ def write_fixed_cost(directory: Path, *, num_steps: int) -> None:
     save_module(module, directory=directory, signature=tf.function(predict, input_signature=specs))
 
 
+def write_linear_cost(directory: Path, *, num_steps: int) -> None:
+    """Y = x / 2 + 2 for `x` [n, features], after `num_steps` products of each row's own matrix.
+
+    A run costs as much again for each further row: what batching gains nothing for.
+    """
+    import tensorflow as tf
+
+    module = tf.Module()
+    rotation, _ = np.linalg.qr(np.random.default_rng(0).normal(size=(256, 256)))
+    module.rotation = tf.Variable(rotation, dtype=tf.float32)
+
+    def predict(x: Any) -> dict[str, Any]:
+        # 64 rows of matrix for each row of the input, and depending on it.
+        matrix = tf.tile(module.rotation[:64], [tf.shape(x)[0], 1]) + 0.0 * tf.reduce_max(x)
+        for _ in range(num_steps):
+            matrix = tf.matmul(matrix, module.rotation)
+        return {"y": x * 0.5 + 2.0 + 0.0 * matrix[0, 0]}
+
+    specs = [tf.TensorSpec([None, None], tf.float32, name="x")]
+    save_module(module, directory=directory, signature=tf.function(predict, input_signature=specs))
+
+
 def save_module(module: Any, *, directory: Path, signature: Any) -> None:
     """Save a tf.Module with one signature, `serving_default`, so that watchers see it whole.
 
