@@ -6,10 +6,9 @@ from statistics import median
 
 from tokens import plan
 from tokens.agreement import Agreement
-from tokens.records import Checks, Record, Records
+from tokens.records import QUIET_CPUS, Checks, Record, Records
 
 _MISSING = "-"
-_QUIET_CPUS = 0.2
 _SUBJECTS = (
     (plan.ASPIRA, "**Aspira**"),
     (plan.ASPIRA_BARE, "Aspira's engine, bare"),
@@ -168,7 +167,8 @@ def _format_heading(run: Run) -> str:
     return (
         f"## A run\n{run.facts['date']}. {facts}. {versions}.\n"
         f"Aspira and openvino-genai in turns, medians of {rounds}; the others in the first round. "
-        f"`*`: others kept more than {_QUIET_CPUS:g} CPUs busy."
+        f"`*`: other programs kept more than {QUIET_CPUS:g} CPUs busy, as in "
+        f"{run.records.num_disturbed} measurements of the run; quiet ones go before."
     )
 
 
@@ -193,7 +193,7 @@ def _format_row(title: str, *, records: Sequence[Record]) -> tuple[str, ...]:
         value = median(read(record) for record in records)
         return f"{value:,.{decimals}f}" if value else _MISSING
 
-    mark = "*" if min(record.others_cpus for record in records) > _QUIET_CPUS else ""
+    mark = "*" if min(record.others_cpus for record in records) > QUIET_CPUS else ""
     return (
         title,
         middle(lambda r: r.tokens_per_s) + mark,

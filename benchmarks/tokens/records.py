@@ -7,6 +7,7 @@ from statistics import median
 from tokens.timelines import Latencies
 
 NOTHING = Latencies(0.0, 0.0, 0.0, 0.0)
+QUIET_CPUS = 0.2
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +38,10 @@ class Record:
     memory_mib: float = 0.0
     others_cpus: float = 0.0
     """CPUs that processes outside the benchmark kept busy meanwhile."""
+
+    @property
+    def is_quiet(self) -> bool:
+        return self.others_cpus <= QUIET_CPUS
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,12 +77,13 @@ class Records:
         return iter(self._records)
 
     def good(self, name: str, *, workload: str) -> Sequence[Record]:
-        """Those with figures."""
-        return [
+        """Those with figures. Disturbed ones count only where there is no quiet one."""
+        found = [
             record
             for record in self._records
             if (record.name, record.workload) == (name, workload) and not record.error
         ]
+        return [record for record in found if record.is_quiet] or found
 
     def try_rate(self, name: str, *, workload: str) -> float | None:
         """Tokens a second: the median of the rounds."""
@@ -92,6 +98,10 @@ class Records:
             return None
         pairs = [above[number] / below[number] for number in above if number in below]
         return median(pairs) if pairs else median(above.values()) / median(below.values())
+
+    @property
+    def num_disturbed(self) -> int:
+        return sum(not record.is_quiet for record in self._records)
 
     @property
     def errors(self) -> list[str]:

@@ -26,8 +26,10 @@ def make_run(page: ModuleType, records: ModuleType, *found: Any, **more: Any) ->
     )
 
 
-def rate(records: ModuleType, name: str, *, number: int, rate: float) -> Any:
-    return records.Record(name, "thirty_two", number, tokens_per_s=rate)
+def rate(
+    records: ModuleType, name: str, *, number: int, rate: float, others_cpus: float = 0.0
+) -> Any:
+    return records.Record(name, "thirty_two", number, tokens_per_s=rate, others_cpus=others_cpus)
 
 
 def verdicts(page: ModuleType, run: Any) -> dict[str, tuple[str, bool | None]]:
@@ -55,6 +57,23 @@ def test_failures_are_no_figures(page: ModuleType, records: ModuleType) -> None:
     run = make_run(page, records, rate(records, "aspira", number=1, rate=100), failed)
     assert verdicts(page, run)["32 streams, tokens/s over vLLM's"] == ("-", None)
     assert "- vllm, thirty_two, round 1: it ended" in page.format_page(run)
+
+
+def test_disturbed_figures_count_only_where_there_is_no_quiet_one(
+    page: ModuleType, records: ModuleType
+) -> None:
+    run = make_run(
+        page,
+        records,
+        rate(records, "aspira", number=1, rate=100),
+        rate(records, "aspira", number=2, rate=10, others_cpus=0.5),
+        rate(records, "vllm", number=1, rate=50, others_cpus=0.5),
+    )
+    assert verdicts(page, run)["32 streams, tokens/s over vLLM's"] == ("2.00", True)
+    text = page.format_page(run)
+    assert "| **Aspira** | 100 |" in text
+    assert "| vLLM | 50* |" in text
+    assert "as in 2 measurements" in text
 
 
 def test_gaps_are_held_against_steps(page: ModuleType, records: ModuleType) -> None:
