@@ -6,6 +6,7 @@ model was taught: every tokenizer can write it, and the arguments have to match 
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any
 
 import orjson
@@ -15,11 +16,9 @@ from aspira.frontends.generation.fields import BadField, Fields
 from aspira.frontends.generation.messages import decode_tools
 
 _PARAM = "tool_choice"
-_NO_PARAMETERS: dict[str, Any] = {
-    "type": "object",
-    "properties": {},
-    "additionalProperties": False,
-}
+_NO_PARAMETERS = MappingProxyType(
+    {"type": "object", "properties": {}, "additionalProperties": False}
+)
 _REFERENCES = ("$ref", "$dynamicRef")
 
 Tools = Sequence[Mapping[str, Any]]
@@ -76,7 +75,7 @@ def _make_grammar(tools: Tools) -> Grammar:
     schemas, calls = {}, []
     for index, tool in enumerate(tools):
         place = f"#/$defs/tool{index}"
-        parameters = tool["function"].get("parameters") or _NO_PARAMETERS
+        parameters = tool["function"].get("parameters") or dict(_NO_PARAMETERS)
         schemas[f"tool{index}"] = _move_references(parameters, to=place)
         calls.append(
             {
