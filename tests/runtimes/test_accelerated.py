@@ -105,6 +105,16 @@ def test_what_serves_each_signature_and_why(
         assert choice.reason
 
 
+def test_only_what_tensorflow_serves_is_known_never_to_wait(
+    served: dict[str, AcceleratedServable],
+) -> None:
+    assert {"dense", "double"} <= served["tensorflow"].straight_signatures
+    assert "double" in served[OPENVINO].straight_signatures
+    for servable in served.values():
+        runtimes = {servable.runtimes[name].runtime for name in servable.straight_signatures}
+        assert runtimes <= {"tensorflow"}
+
+
 @pytest.mark.parametrize("kind", [OPENVINO, XLA])
 @pytest.mark.parametrize("num_rows", [0, 1, 3, 16, 17])
 @pytest.mark.parametrize("name", ["dense", "center"])

@@ -5,6 +5,7 @@ cannot, and answers the single requests that the accelerator declines, in its ow
 """
 
 from collections.abc import Mapping
+from collections.abc import Set as AbstractSet
 from pathlib import Path
 
 from aspira.contracts.events import AcceleratorProblem, EventBus, RuntimeChosen, RuntimesReleased
@@ -120,6 +121,11 @@ class AcceleratedServable:
     def runtimes(self) -> Mapping[str, SignatureRuntime]:
         """What serves each signature; see `contracts.servable.Accelerated`."""
         return self._runtimes
+
+    @property
+    def straight_signatures(self) -> AbstractSet[str]:
+        """See `Unblocking`. What is compiled may wait for a request object, or for its threads."""
+        return self._tensorflow.straight_signatures - self._compiled.keys()
 
     def run(self, signature_name: str, *, inputs: Tensors, outputs: tuple[str, ...]) -> Tensors:
         """See `Servable.run`."""
