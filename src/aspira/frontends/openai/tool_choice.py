@@ -15,11 +15,6 @@ from aspira.frontends.generation.fields import BadField, Fields
 from aspira.frontends.generation.messages import decode_tools
 
 _PARAM = "tool_choice"
-_NO_PARAMETERS: dict[str, Any] = {
-    "type": "object",
-    "properties": {},
-    "additionalProperties": False,
-}
 _REFERENCES = ("$ref", "$dynamicRef")
 
 Tools = Sequence[Mapping[str, Any]]
@@ -76,8 +71,8 @@ def _make_grammar(tools: Tools) -> Grammar:
     schemas, calls = {}, []
     for index, tool in enumerate(tools):
         place = f"#/$defs/tool{index}"
-        parameters = tool["function"].get("parameters") or _NO_PARAMETERS
-        schemas[f"tool{index}"] = _move_references(parameters, to=place)
+        parameters = tool["function"].get("parameters")
+        schemas[f"tool{index}"] = _move_references(parameters or _no_parameters(), to=place)
         calls.append(
             {
                 "type": "object",
@@ -91,6 +86,11 @@ def _make_grammar(tools: Tools) -> Grammar:
         )
     schema = {"$defs": schemas, "anyOf": calls}
     return Grammar(GrammarKind.JSON_SCHEMA, orjson.dumps(schema).decode())
+
+
+def _no_parameters() -> dict[str, Any]:
+    """The schema of a tool that was described without one."""
+    return {"type": "object", "properties": {}, "additionalProperties": False}
 
 
 def _move_references(schema: object, *, to: str) -> object:
