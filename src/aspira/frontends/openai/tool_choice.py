@@ -6,7 +6,6 @@ model was taught: every tokenizer can write it, and the arguments have to match 
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from types import MappingProxyType
 from typing import Any
 
 import orjson
@@ -16,9 +15,6 @@ from aspira.frontends.generation.fields import BadField, Fields
 from aspira.frontends.generation.messages import decode_tools
 
 _PARAM = "tool_choice"
-_NO_PARAMETERS = MappingProxyType(
-    {"type": "object", "properties": {}, "additionalProperties": False}
-)
 _REFERENCES = ("$ref", "$dynamicRef")
 
 Tools = Sequence[Mapping[str, Any]]
@@ -75,8 +71,8 @@ def _make_grammar(tools: Tools) -> Grammar:
     schemas, calls = {}, []
     for index, tool in enumerate(tools):
         place = f"#/$defs/tool{index}"
-        parameters = tool["function"].get("parameters") or dict(_NO_PARAMETERS)
-        schemas[f"tool{index}"] = _move_references(parameters, to=place)
+        parameters = tool["function"].get("parameters")
+        schemas[f"tool{index}"] = _move_references(parameters or _no_parameters(), to=place)
         calls.append(
             {
                 "type": "object",
@@ -90,6 +86,11 @@ def _make_grammar(tools: Tools) -> Grammar:
         )
     schema = {"$defs": schemas, "anyOf": calls}
     return Grammar(GrammarKind.JSON_SCHEMA, orjson.dumps(schema).decode())
+
+
+def _no_parameters() -> dict[str, Any]:
+    """The schema of a tool that was described without one."""
+    return {"type": "object", "properties": {}, "additionalProperties": False}
 
 
 def _move_references(schema: object, *, to: str) -> object:
