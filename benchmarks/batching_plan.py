@@ -15,9 +15,9 @@ BATCHING_TITLES = {
     "fixed_cost": "A model whose runs cost the same for any number of rows",
     "mlp": "MLP 128-512-256-1, batch 1",
     "mobilenet": "MobileNetV2 224x224, batch 1",
-    "linear_1": "A model of about 1 ms a row",
-    "linear_5": "A model of about 5 ms a row",
-    "linear_20": "A model of about 20 ms a row",
+    "linear_short": "A model of 0.5 ms of CPU a row",
+    "linear_medium": "A model of 2.5 ms of CPU a row",
+    "linear_long": "A model of 10 ms of CPU a row",
 }
 
 _HERE = Path(__file__).parent

@@ -20,8 +20,8 @@ from aspira.testing.saved_models import (
 
 # About 5 ms a run on the machine that the published figures are of.
 _NUM_STEPS = 40
-# About 1, 5 and 20 ms a run of one row there.
-_LINEAR_STEPS = {"linear_1": 14, "linear_5": 70, "linear_20": 280}
+# About 0.5, 2.5 and 10 ms of CPU a row in batches there.
+_LINEAR_STEPS = {"linear_short": 14, "linear_medium": 70, "linear_long": 280}
 
 WRITERS = {
     "half_plus_two": write_half_plus_two,
