@@ -36,7 +36,7 @@ def decode_examples_body(body: bytes | memoryview) -> ExamplesBody:
     Raises:
         InvalidArgument: not JSON, no examples, or a value that no feature holds.
     """
-    signature_name, document = parse_inference_body(body)
+    signature_name, document, _ = parse_inference_body(body)
     context = _make_example(document["context"]) if "context" in document else None
     examples = [_make_example(value) for value in _checked_examples(document)]
     return ExamplesBody(signature_name, serialize_examples(examples, context=context))

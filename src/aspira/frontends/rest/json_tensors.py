@@ -1,69 +1,41 @@
-"""Turns the JSON of a predict request into the tensors that its signature asks for.
+"""Turns the JSON of a predict request into the tensors that its signature asks for."""
 
-The shape of a tensor follows from the first element at each level; every value is checked against
-it. The common case checks and converts whole lists at once. Only what that cannot take is walked
-value by value, to accept the rarer legal values (base64 objects, strings that are not UTF-8) and to
-find the first error in the reference's order and words.
-"""
-
-from array import array
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from itertools import chain
 from operator import itemgetter
-from types import MappingProxyType
-from typing import Any, NamedTuple, Protocol, cast
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
-from aspira.contracts.errors import InvalidArgument, ServingError, Unimplemented
+from aspira.contracts.errors import InvalidArgument, ServingError
 from aspira.contracts.signatures import Signature, TensorSpec
 from aspira.contracts.tensors import DataType, Tensor
-from aspira.frontends.rest.json_base64 import decode_base64, is_base64
-from aspira.frontends.rest.json_debug import debug_text, json_type_name
+from aspira.frontends.rest.json_arrays import MIN_ARRAY_BYTES, try_read_document
+from aspira.frontends.rest.json_base64 import is_base64
+from aspira.frontends.rest.json_debug import debug_text
 from aspira.frontends.rest.json_document import parse_document
-
-MAX_RANK = 64
+from aspira.frontends.rest.json_values import (
+    MAX_RANK,
+    Shape,
+    build_tensor,
+    collect_leaves,
+    convert_value,
+    nested_shape,
+    try_convert_array,
+)
 
 _Specs = Mapping[str, TensorSpec]
-_Shape = tuple[int, ...]
-
-_FLOAT_TYPES = frozenset({DataType.FLOAT, DataType.DOUBLE})
-_INT32_RANGE = range(-(2**31), 2**31)
-_TOKEN_RANGES = MappingProxyType(
-    {
-        DataType.INT32: _INT32_RANGE,
-        DataType.INT16: _INT32_RANGE,
-        DataType.INT8: _INT32_RANGE,
-        DataType.UINT8: _INT32_RANGE,
-        DataType.INT64: range(-(2**63), 2**63),
-        DataType.UINT32: range(2**32),
-        DataType.UINT64: range(2**64),
-    }
-)
-_NARROW_RANGES = MappingProxyType(
-    {
-        DataType.INT16: range(-(2**15), 2**15),
-        DataType.INT8: range(-(2**7), 2**7),
-        DataType.UINT8: range(2**8),
-    }
-)
-_ELEMENT_TYPES = MappingProxyType(
-    {
-        DataType.FLOAT: frozenset({int, float}),
-        DataType.DOUBLE: frozenset({int, float}),
-        DataType.BOOL: frozenset({bool}),
-        DataType.STRING: frozenset({str}),
-        **dict.fromkeys(_TOKEN_RANGES, frozenset({int})),
-    }
-)
 
 
 class InferenceBody(NamedTuple):
-    """A parsed request. An empty `signature_name` asks for the default signature."""
+    """A parsed request. An empty `signature_name` asks for the default signature.
+
+    If there is a `text`, `document` was read from it with arrays in the place of large lists.
+    """
 
     signature_name: str
     document: Mapping[str, object]
+    text: bytes = b""
 
 
 class DecodedInputs(NamedTuple):
@@ -97,6 +69,17 @@ def parse_inference_body(body: bytes | memoryview) -> InferenceBody:
     return InferenceBody(signature_name, document)
 
 
+def parse_predict_body(body: bytes) -> InferenceBody:
+    """As `parse_inference_body`, for `decode_inputs`: large lists may be arrays already."""
+    if len(body) >= MIN_ARRAY_BYTES:
+        document = try_read_document(body)
+        if document is not None:
+            name = document.get("signature_name", "")
+            if isinstance(name, str):
+                return InferenceBody(name, document, body)
+    return parse_inference_body(body)
+
+
 def decode_inputs(body: InferenceBody, *, signature: Signature) -> DecodedInputs:
     """The tensors of `body`. Every input is required: `signature.defaults` do not apply in REST.
 
@@ -108,6 +91,12 @@ def decode_inputs(body: InferenceBody, *, signature: Signature) -> DecodedInputs
         raise InvalidArgument(
             f"Failed to get input map for signature: {body.signature_name or 'DEFAULT'}"
         )
+    if body.text:
+        decoded = _try_take_arrays(body.document, specs=signature.inputs)
+        if decoded is not None:
+            return decoded
+        # The general way takes whatever is legal, and says what is not.
+        body = parse_inference_body(body.text)
     document = body.document
     if "instances" in document:
         instances = _checked_instances(document)
@@ -116,6 +105,41 @@ def decode_inputs(body: InferenceBody, *, signature: Signature) -> DecodedInputs
         columns = _decode_columns(document["inputs"], specs=signature.inputs)
         return DecodedInputs(columns, is_row_format=False)
     raise InvalidArgument("Missing 'inputs' or 'instances' key")
+
+
+def _try_take_arrays(document: Mapping[str, object], *, specs: _Specs) -> DecodedInputs | None:
+    """The inputs of a document whose large lists are arrays, if all is as it commonly is."""
+    is_row_format = "instances" in document
+    if is_row_format == ("inputs" in document):
+        return None
+    value = document["instances" if is_row_format else "inputs"]
+    columns: Mapping[str, object] | None = None
+    if isinstance(value, np.ndarray):
+        columns = dict.fromkeys(specs, value) if len(specs) == 1 else None
+    elif isinstance(value, list):
+        columns = _try_transpose(value, specs=specs) if is_row_format else None
+    elif isinstance(value, dict) and not is_row_format:
+        columns = value
+    if columns is None:
+        return None
+    inputs = {name: _try_take(columns.get(name), dtype=spec.dtype) for name, spec in specs.items()}
+    taken = {name: tensor for name, tensor in inputs.items() if tensor is not None}
+    return DecodedInputs(taken, is_row_format) if len(taken) == len(specs) else None
+
+
+def _try_take(value: object, *, dtype: DataType) -> Tensor | None:
+    if isinstance(value, np.ndarray):
+        return try_convert_array(value, dtype=dtype)
+    is_rows = isinstance(value, list) and value and isinstance(value[0], np.ndarray)
+    if is_rows and isinstance(value, list):
+        rows = [_try_take(row, dtype=dtype) for row in value]
+        taken = [row for row in rows if row is not None]
+        is_regular = len(taken) == len(rows) and len({row.shape for row in taken}) == 1
+        return np.stack(taken) if is_regular and taken[0].ndim < MAX_RANK else None
+    try:
+        return convert_value(value, dtype=dtype)
+    except ServingError:
+        return None
 
 
 def _checked_instances(document: Mapping[str, object]) -> list[object]:
@@ -136,7 +160,7 @@ def _checked_instances(document: Mapping[str, object]) -> list[object]:
 def _decode_columns(value: object, *, specs: _Specs) -> dict[str, Tensor]:
     if _is_named(value):
         return {
-            name: _convert(_member(value, name=name), dtype=spec.dtype)
+            name: convert_value(_member(value, name=name), dtype=spec.dtype)
             for name, spec in specs.items()
         }
     if len(specs) > 1:
@@ -145,7 +169,7 @@ def _decode_columns(value: object, *, specs: _Specs) -> dict[str, Tensor]:
             "required as per tensorinfo_map"
         )
     ((name, spec),) = specs.items()
-    return {name: _convert(value, dtype=spec.dtype)}
+    return {name: convert_value(value, dtype=spec.dtype)}
 
 
 def _member(members: object, *, name: str) -> object:
@@ -169,7 +193,9 @@ def _decode_rows(instances: list[object], *, specs: _Specs) -> dict[str, Tensor]
     columns = _try_transpose(instances, specs=specs) if is_named else {next(iter(specs)): instances}
     if columns is not None:
         try:
-            return {name: _convert(columns[name], dtype=spec.dtype) for name, spec in specs.items()}
+            return {
+                name: convert_value(columns[name], dtype=spec.dtype) for name, spec in specs.items()
+            }
         except ServingError:
             pass  # The walk below finds the error that comes first in the order of instances.
     return _decode_each_row(instances, specs=specs, is_named=is_named)
@@ -234,12 +260,12 @@ class _Column:
     """One input, gathered instance by instance."""
 
     dtype: DataType
-    shape: _Shape | None = None
+    shape: Shape | None = None
     leaves: list[object] = field(default_factory=list)
 
     def append(self, value: object) -> None:
-        shape = _nested_shape(value, max_rank=MAX_RANK - 1)
-        found = _collect(value, dtype=self.dtype, shape=shape)
+        shape = nested_shape(value, max_rank=MAX_RANK - 1)
+        found = collect_leaves(value, dtype=self.dtype, shape=shape)
         if self.shape is None:
             self.shape = shape
         size = int(np.prod(self.shape, dtype=np.int64))
@@ -253,129 +279,8 @@ class _Column:
 
     def build(self, num_instances: int) -> Tensor:
         assert self.shape is not None
-        return _build(self.leaves, dtype=self.dtype, shape=(num_instances, *self.shape))
+        return build_tensor(self.leaves, dtype=self.dtype, shape=(num_instances, *self.shape))
 
 
-def _shape_text(shape: _Shape) -> str:
+def _shape_text(shape: Shape) -> str:
     return f"[{','.join(map(str, shape))}]"
-
-
-def _convert(value: object, *, dtype: DataType) -> Tensor:
-    shape = _nested_shape(value, max_rank=MAX_RANK)
-    leaves = _try_collect(value, dtype=dtype, shape=shape)
-    if leaves is not None:
-        try:
-            return _build(leaves, dtype=dtype, shape=shape)
-        except OverflowError:
-            pass  # The walk below finds the number that is out of range.
-    return _build(_collect(value, dtype=dtype, shape=shape), dtype=dtype, shape=shape)
-
-
-def _nested_shape(value: object, *, max_rank: int) -> _Shape:
-    shape: list[int] = []
-    innermost = value
-    while isinstance(innermost, list):
-        shape.append(len(innermost))
-        if not innermost:
-            break
-        innermost = innermost[0]
-    if len(shape) > max_rank:
-        raise InvalidArgument(
-            f"JSON Value: {debug_text(value)} has {len(shape)} dimensions, "
-            f"more than the {max_rank} that are supported"
-        )
-    return tuple(shape)
-
-
-def _try_collect(value: object, *, dtype: DataType, shape: _Shape) -> Sequence[object] | None:
-    """The leaves in order if they all are what `dtype` commonly takes, integers of any size."""
-    level: list[Any] = cast("list[Any]", value) if shape else [value]
-    for size in shape[1:]:
-        if set(map(type, level)) != {list} or set(map(len, level)) != {size}:
-            return None
-        level = level[0] if len(level) == 1 else list(chain.from_iterable(level))
-    if not set(map(type, level)) <= _ELEMENT_TYPES.get(dtype, frozenset()):
-        return None
-    if dtype is not DataType.STRING:
-        return level
-    try:
-        return list(map(str.encode, level))
-    except UnicodeEncodeError:
-        return None
-
-
-def _build(leaves: Sequence[object], *, dtype: DataType, shape: _Shape) -> Tensor:
-    """`leaves` as an array.
-
-    Raises:
-        OverflowError: an integer is out of range.
-    """
-    numpy_dtype = dtype.numpy_dtype
-    if numpy_dtype is None:
-        raise Unimplemented(f"Conversion of JSON Value: [] to type: {dtype.short_name}")
-    if dtype is DataType.FLOAT:
-        # As in the reference, a double too large for a float becomes infinite; numpy would warn.
-        return np.ndarray(shape, numpy_dtype, array("f", cast("Sequence[float]", leaves)))
-    return np.array(leaves, numpy_dtype).reshape(shape)
-
-
-def _collect(value: object, *, dtype: DataType, shape: _Shape) -> list[object]:
-    leaves: list[object] = []
-    _collect_level(value, dtype=dtype, shape=shape, level=0, leaves=leaves)
-    return leaves
-
-
-def _collect_level(
-    value: object, *, dtype: DataType, shape: _Shape, level: int, leaves: list[object]
-) -> None:
-    rank = len(shape)
-    if not isinstance(value, list):
-        if level != rank:
-            raise InvalidArgument(
-                f"JSON Value: {debug_text(value)} found at incorrect level: {level + 1} "
-                f"in the JSON DOM. Expected at level: {rank}"
-            )
-        leaves.append(_convert_leaf(value, dtype=dtype))
-        return
-    if level >= rank:
-        raise InvalidArgument(f"Encountered list at unexpected level: {level} expected < {rank}")
-    if len(value) != shape[level]:
-        raise InvalidArgument(
-            f"Encountered list at unexpected size: {len(value)} at level: {level} "
-            f"expected size: {shape[level]}"
-        )
-    for element in value:
-        _collect_level(element, dtype=dtype, shape=shape, level=level + 1, leaves=leaves)
-
-
-def _convert_leaf(value: object, *, dtype: DataType) -> object:
-    if dtype is DataType.STRING and isinstance(value, dict):
-        return decode_base64(value)
-    accepted = _ELEMENT_TYPES.get(dtype)
-    if accepted is None and not isinstance(value, dict):
-        raise Unimplemented(
-            f"Conversion of JSON Value: {debug_text(value)} to type: {dtype.short_name}"
-        )
-    if accepted is None or type(value) not in accepted:
-        raise _type_error(value, dtype=dtype)
-    if isinstance(value, str):
-        return value.encode("utf-8", "surrogateescape")
-    if dtype in _TOKEN_RANGES:
-        _check_integer(value, dtype=dtype)
-    return value
-
-
-def _check_integer(value: object, *, dtype: DataType) -> None:
-    if value not in _TOKEN_RANGES[dtype]:
-        raise _type_error(value, dtype=dtype)
-    if dtype in _NARROW_RANGES and value not in _NARROW_RANGES[dtype]:
-        raise InvalidArgument(
-            f"JSON Value: {debug_text(value)} is out of range for type: {dtype.short_name}"
-        )
-
-
-def _type_error(value: object, *, dtype: DataType) -> InvalidArgument:
-    return InvalidArgument(
-        f"JSON Value: {debug_text(value)} Type: {json_type_name(value)} "
-        f"is not of expected type: {dtype.short_name}"
-    )

@@ -7,7 +7,7 @@ from aspira.contracts.identity import DEFAULT_SIGNATURE_NAME, ModelSpec
 from aspira.contracts.inference import PredictRequest
 from aspira.frontends.offload import LARGE_BYTES, count_bytes, on_thread
 from aspira.frontends.rest.json_response import encode_predictions
-from aspira.frontends.rest.json_tensors import DecodeInputs, decode_inputs, parse_inference_body
+from aspira.frontends.rest.json_tensors import DecodeInputs, decode_inputs, parse_predict_body
 from aspira.frontends.rest.messages import HttpRequest, HttpResponse, InferenceAnswer
 from aspira.service.inference import InferenceService
 
@@ -26,9 +26,9 @@ async def answer_predict(
     """
     num_bytes = len(request.body)
     if num_bytes < LARGE_BYTES:
-        body = parse_inference_body(request.body)
+        body = parse_predict_body(request.body)
     else:
-        body = await on_thread(partial(parse_inference_body, request.body))
+        body = await on_thread(partial(parse_predict_body, request.body))
     name = body.signature_name or DEFAULT_SIGNATURE_NAME
     with inference.lease(spec) as lease:
         signature = lease.servable.signatures.get(name)
