@@ -14,7 +14,7 @@ def make_toy_loader(path: Path, *, settings: Settings, events: EventBus) -> ToyL
     return ToyLoader()
 
 
-def make_toy_server(settings: Settings) -> Server:
+async def make_toy_server(settings: Settings) -> Server:
     return Server(settings, make_runtime_loader=make_toy_loader)
 
 
