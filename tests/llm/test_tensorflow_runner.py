@@ -252,7 +252,7 @@ def test_damaged_files_are_an_error(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_smollm2_says_what_it_says_in_transformers(tmp_path: Path) -> None:
-    """See `test_openvino_runner` for where the texts come from; all 50 are in `benchmarks`."""
+    """See `test_openvino_runner` for where the texts come from."""
     export_saved_model(smollm2_directory(), destination=tmp_path / "1", precision="f32")
     runner = load(tmp_path / "1", cache_mib=64)
     try:
