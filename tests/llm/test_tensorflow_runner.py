@@ -163,10 +163,10 @@ def test_compiled_steps_answer_alike_and_nothing_is_compiled_late(
     steps: list[Any] = []
     monkeypatch.setattr(compiled, "_step", lambda **inputs: steps.append(inputs) or inputs)
     try:
-        for past, num in ((31, 1), (32, 2), (33, 3), (34, 2)):
-            chunks = [
-                Chunk([7 + i], past=past, blocks=[i, 10 + i, *range(20, 24)]) for i in range(num)
-            ]
+        lengths = [31] * 3
+        for num in (1, 2, 3, 2):
+            chunks = [Chunk([7 + i], past=lengths[i], blocks=[i, 10 + i]) for i in range(num)]
+            lengths[:num] = [length + 1 for length in lengths[:num]]
             exact = run(runner, *chunks)
             np.testing.assert_allclose(run(compiled, *chunks), exact, atol=1e-4)
         rows = run(compiled, *chunks, rows=[1])
@@ -252,7 +252,7 @@ def test_damaged_files_are_an_error(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_smollm2_says_what_it_says_in_transformers(tmp_path: Path) -> None:
-    """See `test_openvino_runner` for where the texts come from; all 50 are in `benchmarks`."""
+    """See `test_openvino_runner` for where the texts come from."""
     export_saved_model(smollm2_directory(), destination=tmp_path / "1", precision="f32")
     runner = load(tmp_path / "1", cache_mib=64)
     try:
