@@ -1,10 +1,9 @@
 """Makes int8 models: post-training quantization by NNCF, with ranges from recorded requests."""
 
-import logging
-import os
 from typing import Any
 
 from aspira.contracts.tensors import Tensor
+from aspira.nncf_import import import_nncf
 from aspira.runtimes.signature_graph import StaysOnTensorflow
 
 # OpenVINO's bindings have no usable types.
@@ -21,7 +20,7 @@ def quantize(model: Model, *, samples: list[list[Tensor]]) -> Model:
     """
     if not samples:
         raise StaysOnTensorflow("int8 needs recorded requests, and none is for this signature")
-    nncf = _import_nncf()
+    nncf = import_nncf()
     from nncf.quantization import range_estimator as ranges
 
     dataset = nncf.Dataset(samples, lambda sample: sample)
@@ -38,15 +37,3 @@ def quantize(model: Model, *, samples: list[list[Tensor]]) -> Model:
         )
     except (RuntimeError, ValueError, nncf.errors.InternalError) as error:
         raise StaysOnTensorflow(f"NNCF cannot quantize it: {error}") from error
-
-
-def _import_nncf() -> Any:
-    # NNCF reports its use to its makers unless this is set; a server reports to nobody.
-    os.environ.setdefault("NNCF_CI", "1")
-    import nncf
-    import rich
-
-    # It tells each step, and draws progress bars with the console that rich has for all.
-    nncf.set_log_level(logging.ERROR)
-    rich.get_console().quiet = True
-    return nncf

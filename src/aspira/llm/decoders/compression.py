@@ -1,12 +1,11 @@
 """Rounds the matrices of a model to integers, by NNCF."""
 
-import logging
-import os
 from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any, Literal, TypeAlias
 
 from aspira.contracts.errors import Internal, Unimplemented
+from aspira.nncf_import import import_nncf
 
 WeightPrecision = Literal["f32", "f16", "int8", "int4"]
 
@@ -29,7 +28,7 @@ def check_compression(weights: WeightPrecision) -> None:
         Unimplemented: the package that does it is not installed.
     """
     if weights in INTEGERS:
-        _import_nncf()
+        _require_nncf()
 
 
 def compress(model: Model, *, weights: WeightPrecision) -> Model:
@@ -38,7 +37,7 @@ def compress(model: Model, *, weights: WeightPrecision) -> Model:
     Raises:
         ServingError: NNCF is not there, or cannot do it.
     """
-    nncf = _import_nncf()
+    nncf = _require_nncf()
     modes = nncf.CompressWeightsMode
     try:
         if weights == "int8":
@@ -54,18 +53,11 @@ def compress(model: Model, *, weights: WeightPrecision) -> Model:
         raise Internal(f"NNCF cannot compress this model to {weights}: {error}") from error
 
 
-def _import_nncf() -> Any:
-    # NNCF reports its use to its makers unless this is set.
-    os.environ.setdefault("NNCF_CI", "1")
+def _require_nncf() -> Any:
     try:
-        import nncf
-        import rich
+        return import_nncf()
     except ImportError as error:
         raise Unimplemented(
             "Integer weights need the package nncf: pip install 'aspira[int8]'; or take "
             "--weights=f16"
         ) from error
-    # It tells each step, and draws progress bars with the console that rich has for all.
-    nncf.set_log_level(logging.ERROR)
-    rich.get_console().quiet = True
-    return nncf
