@@ -1,8 +1,9 @@
+from typing import NamedTuple
+
 import numpy as np
 import pytest
 
 from aspira.batching.assemble import (
-    Rows,
     can_be_merged,
     check_outputs,
     count_rows,
@@ -13,7 +14,13 @@ from aspira.batching.assemble import (
 )
 from aspira.contracts.errors import FailedPrecondition, InvalidArgument
 from aspira.contracts.signatures import Shape, Signature, TensorSpec
-from aspira.contracts.tensors import DataType, Tensor
+from aspira.contracts.tensors import DataType, Tensor, Tensors
+
+
+class Rows(NamedTuple):
+    inputs: Tensors
+    begin: int
+    end: int
 
 
 def whole(**inputs: Tensor) -> Rows:

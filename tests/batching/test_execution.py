@@ -7,7 +7,7 @@ import pytest
 
 from aspira.batching.execution import BatchRunner, Outcome, Run
 from aspira.batching.options import BatchingParameters
-from aspira.batching.queue import Batch, Kind, Piece, Work
+from aspira.batching.queue import Batch, Kind, Part, Work
 from aspira.contracts.errors import Internal, InvalidArgument, ServingError
 from aspira.contracts.tensors import Tensors
 from aspira.testing.clock import JumpClock
@@ -23,8 +23,7 @@ def work(*values: float, kind: Kind = KIND) -> Work:
 
 
 def whole(*works: Work) -> Batch:
-    pieces = [Piece(each, 0, each.num_rows) for each in works]
-    return Batch(works[0].kind, pieces, sum(each.num_rows for each in works))
+    return Batch(works[0].kind, works, sum(each.num_rows for each in works))
 
 
 class Double:
@@ -76,7 +75,7 @@ def test_a_request_at_fault_fails_alone(culprits: set[int]) -> None:
     execution = runner(double).execute(whole(*works))
     expected = ["negative" if index in culprits else [index * 2] for index in range(7)]
     assert results(execution.outcomes) == expected
-    assert [outcome.work for outcome in execution.outcomes] == works
+    assert [future for future, _ in execution.outcomes] == [each.future for each in works]
     assert execution.is_failed
     assert len(double.runs) <= 2 * len(works)
 
@@ -112,20 +111,20 @@ def test_quick_runs_that_turn_out_slow_are_given_back() -> None:
 def test_a_request_spread_over_runs_ends_with_its_last_part() -> None:
     large = work(1, 2, 3)
     batches = runner(Double())
-    first = batches.execute(Batch(KIND, [Piece(large, 1, 3)], 2))
+    first = batches.execute(Batch(KIND, [Part(large, 1, 3)], 2))
     assert first.outcomes == []
-    second = batches.execute(Batch(KIND, [Piece(large, 0, 1)], 1))
+    second = batches.execute(Batch(KIND, [Part(large, 0, 1)], 1))
     assert results(second.outcomes) == [[2, 4, 6]]
 
 
 def test_a_request_spread_over_runs_fails_once() -> None:
     large, small = work(-1, 2, -3), work(4)
     batches = runner(Double())
-    first = batches.execute(Batch(KIND, [Piece(small, 0, 1), Piece(large, 0, 1)], 2))
+    first = batches.execute(Batch(KIND, [small, Part(large, 0, 1)], 2))
     assert results(first.outcomes) == [[8], "negative"]
     assert large.is_failed
-    assert batches.execute(Batch(KIND, [Piece(large, 1, 2)], 1)).outcomes == []
-    assert batches.execute(Batch(KIND, [Piece(large, 2, 3)], 1)).outcomes == []
+    assert batches.execute(Batch(KIND, [Part(large, 1, 2)], 1)).outcomes == []
+    assert batches.execute(Batch(KIND, [Part(large, 2, 3)], 1)).outcomes == []
 
 
 def test_whatever_a_runtime_raises_is_an_internal_error(

@@ -5,7 +5,7 @@ back by position, as views of the run's own arrays.
 """
 
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from typing import Protocol
 
 import numpy as np
 
@@ -18,12 +18,17 @@ _MAX_PADDED_RANK = 6
 Shapes = tuple[tuple[object, ...], ...]
 
 
-class Rows(NamedTuple):
+class Rows(Protocol):
     """Rows `begin` to `end` of the inputs of one request."""
 
-    inputs: Tensors
-    begin: int
-    end: int
+    @property
+    def inputs(self) -> Tensors: ...
+
+    @property
+    def begin(self) -> int: ...
+
+    @property
+    def end(self) -> int: ...
 
 
 def count_rows(inputs: Tensors) -> int:
@@ -54,7 +59,7 @@ def shapes_of(inputs: Tensors, *, is_padded: bool) -> Shapes:
         InvalidArgument: it cannot be padded; the texts are TensorFlow Serving's.
     """
     if not is_padded:
-        return tuple((tensor.dtype.num, tensor.shape[1:]) for tensor in inputs.values())
+        return tuple([(tensor.dtype.num, tensor.shape[1:]) for tensor in inputs.values()])
     for tensor in inputs.values():
         if tensor.ndim > _MAX_PADDED_RANK:
             raise InvalidArgument("Only tensors with rank from 1 to 6 can be padded.")
@@ -84,7 +89,7 @@ def merge(pieces: Sequence[Rows], *, num_rows: int) -> Tensors:
     Rows that are filled in repeat the first row of the last piece that has rows. Tensors of
     different shapes are padded at the end of each dimension with their own first element.
     """
-    missing = num_rows - sum(piece.end - piece.begin for piece in pieces)
+    missing = num_rows - sum([piece.end - piece.begin for piece in pieces])
     if len(pieces) == 1 and not missing:
         return _cut(pieces[0])
     return {
@@ -104,12 +109,13 @@ def _rows_of(piece: Rows, *, alias: str) -> Tensor:
 
 
 def _merge_tensors(tensors: list[Tensor], *, missing: int) -> Tensor:
-    if len({tensor.shape[1:] for tensor in tensors}) > 1:
-        tensors = _pad_to_largest(tensors)
     if missing:
         row = next(tensor[:1] for tensor in reversed(tensors) if len(tensor))
         tensors.append(np.broadcast_to(row, (missing, *row.shape[1:])))
-    return np.concatenate(tensors)
+    try:
+        return np.concatenate(tensors)
+    except ValueError:  # shapes differ, which is rare and would take long to look for
+        return np.concatenate(_pad_to_largest(tensors))
 
 
 def _pad_to_largest(tensors: list[Tensor]) -> list[Tensor]:
@@ -142,14 +148,15 @@ def check_outputs(outputs: Tensors, *, num_rows: int) -> None:
             )
 
 
-def split(outputs: Tensors, *, sizes: Sequence[int]) -> list[Tensors]:
+def split(outputs: Tensors, *, sizes: Sequence[int]) -> Sequence[Tensors]:
     """The rows of each piece, in their order, as views."""
-    parts: list[Tensors] = []
-    begin = 0
-    for size in sizes:
-        end = begin + size
-        parts.append({alias: tensor[begin:end] for alias, tensor in outputs.items()})
-        begin = end
+    parts: list[dict[str, Tensor]] = [{} for _ in sizes]
+    for alias, tensor in outputs.items():
+        begin = 0
+        for part, size in zip(parts, sizes, strict=True):
+            end = begin + size
+            part[alias] = tensor[begin:end]
+            begin = end
     return parts
 
 

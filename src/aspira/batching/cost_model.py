@@ -24,20 +24,20 @@ class RunCost:
 
 
 class CostModel:
-    """One writer at a time; `cost` may be read on any thread, and is None before the first run."""
+    """One writer at a time; both figures may be read on any thread.
+
+    `cost` is None before the first run.
+    """
 
     def __init__(self) -> None:
         self.cost: RunCost | None = None
+        # How fast one thread gets through rows at recent batch sizes; 0 before the first run.
+        self.seconds_per_row = 0.0
         self._weight = 0.0
         self._sum_rows = 0.0
         self._sum_s = 0.0
         self._sum_rows_rows = 0.0
         self._sum_rows_s = 0.0
-
-    @property
-    def seconds_per_row(self) -> float:
-        """How fast one thread gets through rows at recent batch sizes; 0 before the first run."""
-        return self._sum_s / self._sum_rows if self._sum_rows else 0.0
 
     def observe(self, num_rows: int, *, run_s: float) -> None:
         """Learn from one run."""
@@ -49,6 +49,7 @@ class CostModel:
         self._sum_rows_rows = self._sum_rows_rows * _FORGETTING + num_rows * num_rows
         self._sum_rows_s = self._sum_rows_s * _FORGETTING + num_rows * run_s
         self.cost = self._fit()
+        self.seconds_per_row = self._sum_s / self._sum_rows if self._sum_rows else 0.0
 
     def _fit(self) -> RunCost:
         mean_rows, mean_s = self._sum_rows / self._weight, self._sum_s / self._weight

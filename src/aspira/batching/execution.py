@@ -2,6 +2,7 @@
 request at fault is alone, so that its neighbours get their answers.
 """
 
+import asyncio
 import logging
 import threading
 from collections.abc import Iterable, Iterator, Sequence
@@ -9,7 +10,7 @@ from typing import NamedTuple, Protocol
 
 from aspira.batching import assemble
 from aspira.batching.options import BatchingParameters
-from aspira.batching.queue import Batch, Kind, Piece, Work
+from aspira.batching.queue import Batch, Kind, Part, Piece, Work
 from aspira.contracts.clock import Clock
 from aspira.contracts.errors import Internal, ServingError
 from aspira.contracts.tensors import Tensors
@@ -25,11 +26,8 @@ class Run(Protocol):
     def __call__(self, kind: Kind, *, inputs: Tensors) -> Tensors: ...
 
 
-class Outcome(NamedTuple):
-    """How a request ended."""
-
-    work: Work
-    result: Tensors | ServingError
+# How a request ended.
+Outcome = tuple[asyncio.Future[Tensors], Tensors | ServingError]
 
 
 class Execution(NamedTuple):
@@ -63,41 +61,42 @@ class BatchRunner:
             parts = self._run_pieces(batch, num_rows=padded_rows)
         except Exception as raised:  # noqa: BLE001 - whatever it was, its requests must end
             error = _as_serving_error(raised)
-            outcomes = list(self._retry(batch, error=error))
-            return Execution(outcomes, padded_rows, is_failed=True)
-        outcomes = [
-            outcome
-            for piece, part in zip(batch.pieces, parts, strict=True)
-            if (outcome := self._finish(piece, part=part)) is not None
-        ]
+            failed = list(self._retry(batch, error=error))
+            return Execution(failed, padded_rows, is_failed=True)
+        outcomes: list[Outcome] = []
+        for piece, part in zip(batch.pieces, parts, strict=True):
+            if isinstance(piece, Work):
+                outcomes.append((piece.future, part))
+            else:
+                outcomes += self._finish(piece, outputs=part)
         return Execution(outcomes, padded_rows, is_failed=False)
 
     def _execute_singly(self, batch: Batch) -> Execution:
+        run, kind = self._run, batch.kind
         outcomes: list[Outcome] = []
         is_failed = False
         started_s = self._clock.now()
-        for index, (work, _, _) in enumerate(batch.pieces):
+        for index, piece in enumerate(batch.pieces):
             # Taken together because they were expected to be quick.
             if index and self._clock.now() - started_s > _MAX_BUNDLE_S:
                 return Execution(outcomes, index, is_failed, batch.pieces[index:])
             result: Tensors | ServingError
             try:
-                result = run_once(self._run, kind=batch.kind, inputs=work.inputs)
-            except ServingError as error:
-                result = error.with_traceback(None)
+                result = run(kind, inputs=piece.inputs)
+            except BaseException as raised:  # noqa: BLE001 - even what would end the thread
+                result = _as_serving_error(raised).with_traceback(None)
                 is_failed = True
-            outcomes.append(Outcome(work, result))
+            outcomes.append((piece.work.future, result))
         return Execution(outcomes, batch.num_rows, is_failed)
 
     def _run_pieces(self, batch: Batch, *, num_rows: int) -> Iterable[Tensors]:
         kind, pieces, _ = batch
-        inputs = assemble.merge([piece.rows for piece in pieces], num_rows=num_rows)
+        inputs = assemble.merge(pieces, num_rows=num_rows)
         outputs = run_once(self._run, kind=kind, inputs=inputs)
-        sizes = [piece.end - piece.begin for piece in pieces]
-        if len(pieces) == 1 and sizes[0] == num_rows:
+        if len(pieces) == 1 and batch.num_rows == num_rows:
             return (outputs,)
         assemble.check_outputs(outputs, num_rows=num_rows)
-        return assemble.split(outputs, sizes=sizes)
+        return assemble.split(outputs, sizes=[piece.end - piece.begin for piece in pieces])
 
     def _retry(self, batch: Batch, *, error: ServingError) -> Iterator[Outcome]:
         """The pieces of a failed batch in halves; at most as many more runs as twice its pieces."""
@@ -117,19 +116,20 @@ class BatchRunner:
         if is_first:
             # A traceback holds its frames, and with them the future that is to hold the error: a
             # cycle, which would keep the tensors of each failed request until it is collected.
-            yield Outcome(piece.work, error.with_traceback(None))
+            yield piece.work.future, error.with_traceback(None)
 
-    def _finish(self, piece: Piece, *, part: Tensors) -> Outcome | None:
-        if piece.is_whole:
-            return Outcome(piece.work, part)
+    def _finish(self, part: Part, *, outputs: Tensors) -> list[Outcome]:
+        work = part.work
         with self._lock:
-            work = piece.work
-            work.parts[piece.begin] = part
-            work.num_done += piece.end - piece.begin
+            if work.parts is None:
+                work.parts = {}
+            parts = work.parts
+            parts[part.begin] = outputs
+            work.num_done += part.end - part.begin
             is_last = work.num_done == work.num_rows and not work.is_failed
         if not is_last:
-            return None
-        return Outcome(work, assemble.join([work.parts[row] for row in sorted(work.parts)]))
+            return []
+        return [(work.future, assemble.join([parts[row] for row in sorted(parts)]))]
 
 
 def run_once(run: Run, *, kind: Kind, inputs: Tensors) -> Tensors:

@@ -8,10 +8,10 @@ request has waited longest is next.
 import asyncio
 from collections import deque
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import NamedTuple
+from dataclasses import dataclass
+from typing import ClassVar, NamedTuple
 
-from aspira.batching.assemble import Rows, Shapes
+from aspira.batching.assemble import Shapes
 from aspira.batching.cost_model import CostModel
 from aspira.batching.options import BatchingParameters
 from aspira.contracts.tensors import Tensors
@@ -39,8 +39,10 @@ class Work:
     """One request. `deadline` and `arrival` are in seconds of the scheduler's clock.
 
     `priority` is 0 for most, more for the more urgent. A request that is spread over several runs
-    collects their outputs in `parts`, by their first row.
+    collects their outputs in `parts`, by their first row. One that is not is a piece itself.
     """
+
+    begin: ClassVar[int] = 0
 
     kind: Kind
     inputs: Tensors
@@ -53,7 +55,15 @@ class Work:
     next_row: int = 0
     num_done: int = 0
     is_failed: bool = False
-    parts: dict[int, Tensors] = field(default_factory=dict)
+    parts: dict[int, Tensors] | None = None
+
+    @property
+    def work(self) -> "Work":
+        return self
+
+    @property
+    def end(self) -> int:
+        return self.num_rows
 
     @property
     def rank(self) -> float:
@@ -61,20 +71,20 @@ class Work:
         return self.arrival - self.priority * _PRIORITY_STEP_S
 
 
-class Piece(NamedTuple):
-    """The rows of a request that are in a batch."""
+class Part(NamedTuple):
+    """The rows of a spread request that are in a batch."""
 
     work: Work
     begin: int
     end: int
 
     @property
-    def rows(self) -> Rows:
-        return Rows(self.work.inputs, self.begin, self.end)
+    def inputs(self) -> Tensors:
+        return self.work.inputs
 
-    @property
-    def is_whole(self) -> bool:
-        return self.end - self.begin == self.work.num_rows
+
+# Nearly every request is in one batch as a whole.
+Piece = Work | Part
 
 
 class Batch(NamedTuple):
@@ -88,31 +98,28 @@ class Batch(NamedTuple):
 class _Line:
     """Requests of one kind; those of each priority in order of arrival."""
 
-    __slots__ = ("_lanes", "num_rows", "num_works")
+    __slots__ = ("_lanes", "num_rows", "num_works", "only_lane")
 
     def __init__(self) -> None:
         self.num_rows = 0
         self.num_works = 0
         self._lanes: dict[int, deque[Work]] = {}
+        # As long as all are of one priority.
+        self.only_lane: deque[Work] | None = None
 
-    def add(self, work: Work, *, is_first: bool = False) -> None:
-        self.num_rows += work.num_rows
-        self.num_works += 1
-        lane = self._lanes.get(work.priority)
+    def lane_of(self, priority: int) -> deque[Work]:
+        lane = self._lanes.get(priority)
         if lane is None:
-            lane = self._lanes[work.priority] = deque()
-        if is_first:
-            lane.appendleft(work)
-        else:
-            lane.append(work)
+            lane = self._lanes[priority] = deque()
+            self.only_lane = lane if len(self._lanes) == 1 else None
+        return lane
 
     def first_lane(self) -> deque[Work]:
         """The one whose first request is next."""
-        lanes = self._lanes
-        if len(lanes) == 1:
-            for lane in lanes.values():
-                return lane
-        return min((lane for lane in lanes.values() if lane), key=lambda lane: lane[0].rank)
+        if self.only_lane is not None:
+            return self.only_lane
+        lanes = self._lanes.values()
+        return min((lane for lane in lanes if lane), key=lambda lane: lane[0].rank)
 
     def works(self) -> list[Work]:
         return [work for lane in self._lanes.values() for work in lane]
@@ -152,20 +159,13 @@ class WorkQueue:
 
     def add(self, work: Work) -> None:
         """Let it wait."""
-        line = self._lines.get(work.kind)
-        if line is None:
-            line = self._lines[work.kind] = _Line()
-        line.add(work)
-        self._count(work, sign=1)
+        self._count_in(work).lane_of(work.priority).append(work)
 
     def put_back(self, pieces: Sequence[Piece]) -> None:
         """Let requests wait again that were taken whole, before all others of their kind."""
-        for work in (piece.work for piece in reversed(pieces)):
-            line = self._lines.get(work.kind)
-            if line is None:
-                line = self._lines[work.kind] = _Line()
-            line.add(work, is_first=True)
-            self._count(work, sign=1)
+        for piece in reversed(pieces):
+            work = piece.work
+            self._count_in(work).lane_of(work.priority).appendleft(work)
 
     def take(self, *, now: float, is_closing: bool = False) -> tuple[Batch | None, list[Work]]:
         """The next batch, and the requests on the way to it that cannot be answered in time."""
@@ -174,9 +174,10 @@ class WorkQueue:
             kind = self._choose(now, is_closing=is_closing)
             if kind is None:
                 break
-            batch = self._fill(kind, now=now, late=late)
+            fill = self._fill_singles if kind.shapes is None else self._fill
+            batch = fill(kind, now=now, late=late)
             # Clients choose what they ask for: lines that nobody stands in must not pile up.
-            if not self._lines[kind].num_works and len(self._lines) > _MAX_EMPTY_LINES:
+            if len(self._lines) > _MAX_EMPTY_LINES and not self._lines[kind].num_works:
                 del self._lines[kind]
             if batch is not None:
                 return batch, late
@@ -218,9 +219,7 @@ class WorkQueue:
     def _fill(self, kind: Kind, *, now: float, late: list[Work]) -> Batch | None:
         """As many rows as fit in a batch; None if nobody waits for any of them."""
         line = self._lines[kind]
-        if kind.shapes is None:
-            return self._fill_singles(kind, now=now, late=late)
-        room = self.rows_limit
+        room, num_rows = self.rows_limit, 0
         pieces: list[Piece] = []
         while line.num_works and room > 0:
             lane = line.first_lane()
@@ -230,7 +229,7 @@ class WorkQueue:
                 continue
             size = work.num_rows - work.next_row
             if size <= room or (not pieces and not self._can_split):
-                pieces.append(Piece(work, work.next_row, work.num_rows))
+                pieces.append(Part(work, work.next_row, work.num_rows) if work.next_row else work)
                 self._remove(work, lane=lane, line=line)
             elif self._can_split:
                 size = room
@@ -238,9 +237,8 @@ class WorkQueue:
             else:
                 break
             room -= size
-        if not pieces:
-            return None
-        return Batch(kind, pieces, sum([piece.end - piece.begin for piece in pieces]))
+            num_rows += size
+        return Batch(kind, pieces, num_rows) if pieces else None
 
     def _fill_singles(self, kind: Kind, *, now: float, late: list[Work]) -> Batch | None:
         """Requests to be run one by one: the shortest way, since each of them comes along it."""
@@ -248,13 +246,12 @@ class WorkQueue:
         room = self._bundle_size()
         pieces: list[Piece] = []
         while line.num_works and len(pieces) < room:
-            lane = line.first_lane()
+            lane = line.only_lane or line.first_lane()
             work = lane[0]
-            is_over = (work.deadline is not None or work.future.done()) and self._is_over(
+            if (work.deadline is None and not work.future.done()) or not self._is_over(
                 work, now=now, late=late
-            )
-            if not is_over:
-                pieces.append(Piece(work, 0, 1))
+            ):
+                pieces.append(work)
             lane.popleft()
             line.num_works -= 1
             line.num_rows -= 1
@@ -267,23 +264,33 @@ class WorkQueue:
         run_s = self._cost_model.seconds_per_row
         return min(max(int(_BUNDLE_S / run_s), 1), _MAX_BUNDLE) if run_s else 1
 
-    def _take_part(self, work: Work, *, num_rows: int, line: _Line) -> Piece:
+    def _take_part(self, work: Work, *, num_rows: int, line: _Line) -> Part:
         begin = work.next_row
         work.next_row += num_rows
         line.num_rows -= num_rows
         self.num_rows -= num_rows
-        return Piece(work, begin, work.next_row)
+        return Part(work, begin, work.next_row)
+
+    def _count_in(self, work: Work) -> _Line:
+        """The line to put it into."""
+        line = self._lines.get(work.kind)
+        if line is None:
+            line = self._lines[work.kind] = _Line()
+        line.num_rows += work.num_rows
+        line.num_works += 1
+        self.num_rows += work.num_rows
+        self.num_requests += 1
+        self.num_bytes += work.num_bytes
+        return line
 
     def _remove(self, work: Work, *, lane: deque[Work], line: _Line) -> None:
         lane.popleft()
-        line.num_rows -= work.num_rows - work.next_row
+        num_rows = work.num_rows - work.next_row
+        line.num_rows -= num_rows
         line.num_works -= 1
-        self._count(work, sign=-1)
-
-    def _count(self, work: Work, *, sign: int) -> None:
-        self.num_rows += sign * (work.num_rows - work.next_row)
-        self.num_requests += sign
-        self.num_bytes += sign * work.num_bytes
+        self.num_rows -= num_rows
+        self.num_requests -= 1
+        self.num_bytes -= work.num_bytes
 
     def _is_over(self, work: Work, *, now: float, late: list[Work]) -> bool:
         """Whether nobody waits for it, or it cannot be answered by its deadline (then it is late).

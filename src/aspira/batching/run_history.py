@@ -1,11 +1,25 @@
 """What the past runs of one version tell of the next: what they cost, how many rows to take."""
 
+from typing import NamedTuple
+
 from aspira.batching.admission import DrainRate
 from aspira.batching.batch_limit import BatchLimit
 from aspira.batching.cost_model import CostModel, RunCost
 from aspira.batching.options import BatchingOptions, BatchingParameters
 
 _LEARN_EVERY = 8
+
+
+class RunEnd(NamedTuple):
+    """When a batch ended, and how long its run took, padding included.
+
+    Of a batch of single runs both sizes are their number.
+    """
+
+    num_rows: int
+    padded_rows: int
+    run_s: float
+    ended_s: float
 
 
 class RunHistory:
@@ -27,12 +41,10 @@ class RunHistory:
         """None before the first run."""
         return self.cost_model.cost
 
-    def observe_end(self, num_rows: int, *, now: float, is_any_waiting: bool) -> None:
-        """A batch has ended; whether there are requests that wait."""
-        self.drain_rate.observe(num_rows, now=now, is_any_waiting=is_any_waiting)
-
-    def observe_run(self, padded_rows: int, *, run_s: float) -> None:
-        """Learn from a run that succeeded."""
+    def observe(self, end: RunEnd, *, is_any_waiting: bool) -> None:
+        """Learn from a batch that succeeded; whether there are requests that wait."""
+        num_rows, padded_rows, run_s, ended_s = end
+        self.drain_rate.observe(num_rows, now=ended_s, is_any_waiting=is_any_waiting)
         self._num_runs += 1
         # Single runs are many and alike: one in eight tells enough.
         if self._is_merging or self._num_runs % _LEARN_EVERY == 1:

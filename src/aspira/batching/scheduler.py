@@ -19,7 +19,7 @@ from aspira.batching.deadlines import deadline_exceeded
 from aspira.batching.execution import BatchRunner, Run
 from aspira.batching.options import BatchingOptions, BatchingParameters, count_cpus
 from aspira.batching.queue import Batch, Piece, Work, WorkQueue
-from aspira.batching.run_history import RunHistory
+from aspira.batching.run_history import RunEnd, RunHistory
 from aspira.contracts.errors import ResourceExhausted, ServingError
 from aspira.contracts.events import BatchEnded
 from aspira.contracts.identity import ServableId
@@ -87,12 +87,14 @@ class Scheduler:
             ServingError: too much waits already.
         """
         now = work.arrival = self._clock.now()
+        queue = self._queue
         with self._lock:
-            if not self._has_room(work):
+            if queue.num_requests and not self._has_room(work):
                 self._admit(work, now=now)
-            self._queue.add(work)
+            queue.add(work)
+            is_seen_to = self._is_rousing or self._is_seen_to
         # Once for all that the loop submits in this round: they may share a run.
-        if not self._is_rousing:
+        if not is_seen_to:
             self._is_rousing = True
             asyncio.get_running_loop().call_soon(self._rouse_soon)
 
@@ -122,8 +124,6 @@ class Scheduler:
     def _has_room(self, work: Work) -> bool:
         """Whether the queue is so short that no bound can matter. Lock held."""
         queue = self._queue
-        if not queue.num_requests:
-            return True
         num_rows = queue.num_rows + work.num_rows
         is_short = num_rows <= self._num_free_rows and self._waiting_s() < _SHORT_WAIT_S
         return is_short and queue.num_bytes + work.num_bytes < _FEW_BYTES
@@ -176,8 +176,7 @@ class Scheduler:
         queue = self._queue
         if not queue.num_requests:
             return True
-        is_any_awake = len(self._threads) > self._num_idle
-        if is_any_awake and not is_urgent and 0.0 < self._waiting_s() < _WORTH_WAKING_S:
+        if not is_urgent and self._is_left_to_awake:
             return False
         if self._num_idle:
             self._num_idle -= 1
@@ -185,6 +184,17 @@ class Scheduler:
         elif len(self._threads) < self._num_threads:
             self._start_thread()
         return True
+
+    @property
+    def _is_seen_to(self) -> bool:
+        """Whether a thread will come to what waits if none is roused now. Lock held."""
+        return self._are_all_awake or (self._recheck is not None and self._is_left_to_awake)
+
+    @property
+    def _is_left_to_awake(self) -> bool:
+        """Whether one thread is awake, and what waits is not worth waking another. Lock held."""
+        is_any_awake = len(self._threads) > self._num_idle
+        return is_any_awake and 0.0 < self._waiting_s() < _WORTH_WAKING_S
 
     @property
     def _are_all_awake(self) -> bool:
@@ -216,23 +226,33 @@ class Scheduler:
         self._completions.post([(work.future, error) for work in works])
 
     def _work(self) -> None:
-        while (batch := self._next_batch()) is not None:
-            self._run(batch)
+        end: RunEnd | None = None
+        while (batch := self._next_batch(end)) is not None:
+            end = self._run(batch)
             # The thread may now wait for long: it must not keep a request's tensors alive.
             del batch
 
-    def _next_batch(self) -> Batch | None:
-        """Waits for it; None if there will be no more."""
+    def _next_batch(self, end: RunEnd | None) -> Batch | None:
+        """Waits for it; None if there will be no more. `end` is of this thread's last one.
+
+        Both at once, since a thread that asks for the lock twice stands in others' way twice.
+        """
+        queue = self._queue
         while True:
             now = self._clock.now()
             with self._lock:
-                batch, late = self._queue.take(now=now, is_closing=self._is_closing)
+                if end is not None:
+                    self._history.observe(end, is_any_waiting=queue.num_requests > 0)
+                    queue.rows_limit = self._history.limit.rows
+                    end = None
+                batch, late = queue.take(now=now, is_closing=self._is_closing)
                 is_over = batch is None and self._is_closing
                 if batch is not None:
-                    self._rouse()
+                    if queue.num_requests:
+                        self._rouse()
                 elif not is_over:
                     self._num_idle += 1
-                    ready = self._queue.next_ready()
+                    ready = queue.next_ready()
             if late:
                 self._fail(late, error=deadline_exceeded())
             if batch is not None or is_over:
@@ -251,40 +271,37 @@ class Scheduler:
                 except Empty:
                     self._num_idle -= 1
 
-    def _run(self, batch: Batch) -> None:
+    def _run(self, batch: Batch) -> RunEnd | None:
+        """None: there is nothing to learn from it."""
         started_s = self._clock.now()
         execution = self._runner.execute(batch)
         ended_s = self._clock.now()
-        run_s = ended_s - started_s
-        self._completions.post([(work.future, result) for work, result in execution.outcomes])
+        self._completions.post(execution.outcomes)
         if execution.rest:
             self._put_back(execution.rest)
-        if not execution.is_failed:
-            self._learn(batch, padded_rows=execution.padded_rows, run_s=run_s, now=ended_s)
+        end = RunEnd(batch.num_rows, execution.padded_rows, ended_s - started_s, ended_s)
         if self._is_merging:
-            self._events.publish_batch(
-                BatchEnded(
-                    self._servable_id,
-                    tuple([piece.work.num_rows for piece in batch.pieces]),
-                    tuple([started_s - piece.work.arrival for piece in batch.pieces]),
-                    len(batch.pieces[0].work.inputs),
-                    batch.num_rows,
-                    execution.padded_rows,
-                    run_s,
-                )
-            )
+            event = _tell(batch, servable_id=self._servable_id, started_s=started_s, end=end)
+            self._events.publish_batch(event)
+        return None if execution.is_failed else end
 
     def _put_back(self, pieces: Sequence[Piece]) -> None:
         with self._lock:
             self._queue.put_back(pieces)
             self._rouse(is_urgent=True)
 
-    def _learn(self, batch: Batch, *, padded_rows: int, run_s: float, now: float) -> None:
-        with self._lock:
-            history, is_any_waiting = self._history, self.is_any_waiting
-            history.observe_end(batch.num_rows, now=now, is_any_waiting=is_any_waiting)
-            history.observe_run(padded_rows, run_s=run_s)
-            self._queue.rows_limit = history.limit.rows
+
+def _tell(batch: Batch, *, servable_id: ServableId, started_s: float, end: RunEnd) -> BatchEnded:
+    works = [piece.work for piece in batch.pieces]
+    return BatchEnded(
+        servable_id,
+        tuple([work.num_rows for work in works]),
+        tuple([started_s - work.arrival for work in works]),
+        len(works[0].inputs),
+        batch.num_rows,
+        end.padded_rows,
+        end.run_s,
+    )
 
 
 def _count_threads(options: BatchingOptions, *, parameters: BatchingParameters | None) -> int:

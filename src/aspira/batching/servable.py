@@ -39,14 +39,16 @@ class BatchedServable:
             if parameters is not None and can_be_merged(signature)
         )
         self._deadlines = DeadlineWatch(context.clock)
+        unblocking = _find_unblocking(servable) if parameters is None else frozenset()
+        self._is_unblocking = bool(unblocking)
         self._inline = InlineRuns(
             self._run_now,
-            names=_find_unblocking(servable) if parameters is None else frozenset(),
+            names=unblocking,
             clock=context.clock,
             cpu_clock=context.cpu_clock,
         )
         self._scheduler = Scheduler(
-            self._inline.run_on_thread,
+            self._inline.run_on_thread if unblocking else self._run_now,
             servable_id=servable_id,
             options=options,
             parameters=parameters,
@@ -90,14 +92,15 @@ class BatchedServable:
             ResourceExhausted: it would have to wait too long.
             ServingError: the runtime's own error.
         """
-        num_rows, kind = 1, Kind(signature_name, outputs, None)
         if signature_name in self._mergeable:
             num_rows, kind = self._measure(signature_name, inputs=inputs, outputs=outputs)
+        else:
+            num_rows, kind = 1, Kind(signature_name, outputs, None)
         num_bytes = sum([tensor.nbytes for tensor in inputs.values()])
         if deadline is not None and self._clock.now() >= deadline:
             raise deadline_exceeded()
         future = None
-        if not self._scheduler.is_any_waiting:
+        if self._is_unblocking and not self._scheduler.is_any_waiting:
             future = self._inline.try_submit(
                 kind, inputs=inputs, num_bytes=num_bytes, deadline=deadline
             )
