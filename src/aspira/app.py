@@ -9,7 +9,6 @@ from pathlib import Path
 
 from aspira.batching.completions import Completions
 from aspira.batching.context import BatchingContext
-from aspira.batching.servable import BatchedServable
 from aspira.contracts.clock import SystemClock
 from aspira.contracts.events import EventBus
 from aspira.contracts.identity import ModelName
@@ -26,7 +25,6 @@ from aspira.llm.cache_budget import CacheBudget
 from aspira.llm.choice import LanguageModels
 from aspira.llm.loader import LanguageModelContext
 from aspira.llm.model_source import FindLanguageModel, find_language_model
-from aspira.llm.servable import LanguageModel
 from aspira.observability.logging import EventLogger
 from aspira.observability.subscribers import ServingMetrics
 from aspira.observability.tracing import make_tracer
@@ -39,6 +37,7 @@ from aspira.service.config_watch import ConfigWatch
 from aspira.service.drain import RequestGate
 from aspira.service.generation import GenerationService
 from aspira.service.inference import InferenceService, Router
+from aspira.service.listing import find_predictor
 from aspira.service.model_config import (
     ModelConfigs,
     decode_model_configs,
@@ -218,13 +217,8 @@ class Server:
             await self._models.reload(self._models.configs)
 
     def _render_metrics(self) -> bytes:
-        ready = self._manager.ready()
-        predictors = [
-            (name, one.predictor if isinstance(one, LanguageModel) else one) for name, one in ready
-        ]
-        queues = [
-            (name, one.statistics()) for name, one in predictors if isinstance(one, BatchedServable)
-        ]
+        predictors = [(name, find_predictor(one)) for name, one in self._manager.ready()]
+        queues = [(name, one.statistics()) for name, one in predictors if one is not None]
         return self._metrics.render(queues)
 
 

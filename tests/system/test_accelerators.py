@@ -64,9 +64,12 @@ def test_answers_are_tensorflows_and_what_serves_is_told(
         for found in (ask_over_rest(server), ask_over_grpc(server)):
             np.testing.assert_allclose(found, tensorflows_answer(path), rtol=1e-4, atol=1e-5)
         metrics = requests.get(f"{server.rest_url}/monitoring/prometheus/metrics", timeout=30).text
+        listing = requests.get(f"{server.rest_url}/v1/models", timeout=30).json()
     told = server.output().partition(f"Signature serving_default of {path} is served by ")[2]
     runtime = told.split()[0]
     assert runtime in {"auto": ("openvino", "tensorflow")}.get(kind, (kind,))
+    (version,) = listing["models"][0]["model_version_status"]
+    assert version["signature_runtimes"]["serving_default"]["runtime"] == runtime
     labels = f'model_path="{path}",signature_name="serving_default"'
     served_by = f'{labels},runtime="{runtime}",precision="f32"'
     assert f":aspira:signature_runtime{{{served_by}}} 1\n" in metrics

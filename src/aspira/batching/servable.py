@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Mapping
 from collections.abc import Set as AbstractSet
+from types import MappingProxyType
 
 from aspira.batching.assemble import can_be_merged, count_rows, shapes_of
 from aspira.batching.context import BatchingContext
@@ -13,9 +14,11 @@ from aspira.batching.queue import Kind, Work
 from aspira.batching.scheduler import BatchingStatistics, Scheduler
 from aspira.contracts.errors import InvalidArgument, ServingError
 from aspira.contracts.identity import ServableId
-from aspira.contracts.servable import Servable, Unblocking
+from aspira.contracts.servable import Accelerated, Servable, SignatureRuntime, Unblocking
 from aspira.contracts.signatures import Signature
 from aspira.contracts.tensors import Tensors
+
+_NO_RUNTIMES: Mapping[str, SignatureRuntime] = MappingProxyType({})
 
 
 class BatchedServable:
@@ -70,6 +73,12 @@ class BatchedServable:
     @property
     def is_lost(self) -> bool:
         return False
+
+    @property
+    def runtimes(self) -> Mapping[str, SignatureRuntime]:
+        """See `Accelerated`. Empty where there was nothing to choose from."""
+        servable = self._servable
+        return servable.runtimes if isinstance(servable, Accelerated) else _NO_RUNTIMES
 
     def statistics(self) -> BatchingStatistics:
         """What waits, and what was learned of the model's runs."""

@@ -14,7 +14,7 @@ from aspira.lifecycle.version_record import VersionStatus
 from aspira.lifecycle.version_state import VersionState
 from aspira.llm.servable import LanguageModel
 from aspira.routing.table import RoutingTable, choose_version
-from aspira.service.inference import InferenceService, ServableManager
+from aspira.service.inference import InferenceService, ServableLease, ServableManager
 from aspira.service.model_config import LANGUAGE_MODEL_PLATFORM, ModelConfigs, check_transition
 from aspira.service.options import ServiceOptions
 
@@ -235,14 +235,9 @@ class ModelsService:
         ready = self._manager.ready()
         return sorted(found.version for found, _ in ready if found.name == name)
 
-    def signature_names(self, spec: ModelSpec) -> tuple[str, ...]:
-        """What a loaded version can be asked, sorted.
-
-        Raises:
-            NotFound: no such model or version is ready.
-        """
-        with self._inference.lease(spec) as lease:
-            return tuple(sorted(lease.servable.signatures))
+    def lease(self, spec: ModelSpec) -> ServableLease:
+        """See `InferenceService.lease`."""
+        return self._inference.lease(spec)
 
     def _apply(self, configs: ModelConfigs) -> None:
         self._events.publish(ConfigApplying(tuple(configs)))

@@ -5,6 +5,7 @@ from aspira.contracts.identity import ModelName, ModelSpec
 from aspira.frontends.rest.messages import HttpResponse
 from aspira.frontends.rest.status_json import (
     ModelEntry,
+    VersionEntry,
     VersionStatus,
     describe_for_openai,
     encode_listing,
@@ -43,7 +44,7 @@ def _asked_by_openai(models: ModelsService) -> list[ModelName]:
 
 
 def _describe(model: ListedModel, *, with_paths: bool) -> ModelEntry:
-    versions = [(_as_wire_status(v.status), v.labels, v.signature_names) for v in model.versions]
+    versions = [VersionEntry(_as_wire_status(v.status), v.labels, v.facts) for v in model.versions]
     base_path = model.base_path if with_paths else ""
     return ModelEntry(model.name, versions, model.problem, base_path)
 

@@ -10,10 +10,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 
+from aspira.batching.scheduler import BatchingStatistics
 from aspira.contracts.errors import Code
 from aspira.contracts.identity import ServableId
+from aspira.contracts.servable import SignatureRuntime
 from aspira.contracts.signatures import Signature, TensorSpec
 from aspira.contracts.tensors import Tensor
+from aspira.service.listing import ServingFacts
 from aspira.wire.tensor_proto import encode_tensor
 
 _UNSAFE_CHARACTERS = re.compile(
@@ -47,14 +50,20 @@ def encode_model_status(
 
 
 @dataclass(frozen=True, slots=True)
-class ModelEntry:
-    """What is told about one model in a listing; what is empty is left out.
+class VersionEntry:
+    """What is told about one version in a listing."""
 
-    `versions` has, for each, its status, labels and signature names.
-    """
+    status: VersionStatus
+    labels: Sequence[str]
+    facts: ServingFacts
+
+
+@dataclass(frozen=True, slots=True)
+class ModelEntry:
+    """What is told about one model in a listing; what is empty is left out."""
 
     name: str
-    versions: Sequence[tuple[VersionStatus, Sequence[str], Sequence[str]]]
+    versions: Sequence[VersionEntry]
     problem: str = ""
     base_path: str = ""
 
@@ -96,15 +105,55 @@ def _describe_entry(entry: ModelEntry) -> dict[str, object]:
     return {
         "name": entry.name,
         **{key: text for key, text in told.items() if text},
-        "model_version_status": [
-            {
-                **_describe_status(status),
-                "version_labels": list(labels),
-                "signature_names": list(signature_names),
-            }
-            for status, labels, signature_names in entry.versions
-        ],
+        "model_version_status": [_describe_version(version) for version in entry.versions],
     }
+
+
+def _describe_version(entry: VersionEntry) -> dict[str, object]:
+    facts = entry.facts
+    described: dict[str, object] = {
+        **_describe_status(entry.status),
+        "version_labels": list(entry.labels),
+        "signature_names": list(facts.signature_names),
+    }
+    if facts.runtimes:
+        described["signature_runtimes"] = {
+            name: _describe_runtime(facts.runtimes[name]) for name in sorted(facts.runtimes)
+        }
+    if facts.batching is not None:
+        described["batching"] = _describe_batching(facts.batching)
+    return described
+
+
+def _describe_runtime(runtime: SignatureRuntime) -> dict[str, object]:
+    """What serves a signature; of what was not compared, there are no times and no difference."""
+    told = {
+        "difference": runtime.difference or None,
+        "tensorflow_usecs": _as_usecs(runtime.tensorflow_s),
+        "accelerated_usecs": _as_usecs(runtime.accelerated_s),
+    }
+    return {
+        "runtime": runtime.runtime,
+        "reason": runtime.reason,
+        "precision": runtime.precision,
+        **{key: value for key, value in told.items() if value is not None},
+    }
+
+
+def _describe_batching(statistics: BatchingStatistics) -> dict[str, object]:
+    """By the names of the metrics; there are no times before the first run."""
+    described: dict[str, object] = {
+        "requests_waiting": statistics.num_waiting,
+        "batch_size_limit": statistics.max_batch_rows,
+    }
+    if statistics.cost is not None:
+        described["run_time_fixed_usecs"] = _as_usecs(statistics.cost.fixed_s)
+        described["run_time_per_row_usecs"] = _as_usecs(statistics.cost.per_row_s)
+    return described
+
+
+def _as_usecs(seconds: float | None) -> float | None:
+    return None if seconds is None else round(seconds * 1e6, 1)
 
 
 def _describe_status(status: VersionStatus) -> dict[str, object]:
