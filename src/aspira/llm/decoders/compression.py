@@ -66,6 +66,7 @@ def _import_nncf() -> Any:
             "--weights=f16"
         ) from error
     # It tells each step, and draws progress bars with the console that rich has for all.
-    nncf.set_log_level(logging.ERROR)
+    # Its own function for that would change the level of handlers, too, and not all are its own.
+    logging.getLogger("nncf").setLevel(logging.ERROR)
     rich.get_console().quiet = True
     return nncf
