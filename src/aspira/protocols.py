@@ -29,7 +29,7 @@ from aspira.frontends.open_inference.http import OpenInferenceHttp
 from aspira.frontends.open_inference.routes import PREFIXES
 from aspira.frontends.openai.api import openai_api
 from aspira.frontends.openai.embeddings import EmbeddingAnswers
-from aspira.frontends.openai.endpoints import ROUTES, Endpoints
+from aspira.frontends.openai.endpoints import PATHS, Endpoints
 from aspira.frontends.rest.asgi import RestApplication
 from aspira.frontends.rest.handler import MetricsPage, RestHandler, RestSurface
 from aspira.service.drain import RequestGate
@@ -136,7 +136,7 @@ class Protocols:
         return Dispatcher(
             grpc=grpc,
             rest=application,
-            by_path=dict.fromkeys(ROUTES, make_application(openai_api(endpoints))),
+            by_path=dict.fromkeys(PATHS, make_application(openai_api(endpoints))),
             by_prefix=dict.fromkeys(PREFIXES, make_application(open_inference.api)),
         )
 

@@ -66,7 +66,10 @@ _MESSAGES: Mapping[str, tuple[MessageField, ...]] = MappingProxyType(
             MessageField("bytes_contents", 8, "bytes", is_repeated=True),
         ),
         "InferInputTensor": _CONTENTS,
-        "InferRequestedOutputTensor": (MessageField("name", 1, "string"),),
+        "InferRequestedOutputTensor": (
+            MessageField("name", 1, "string"),
+            MessageField("parameters", 2, _PARAMETERS, is_repeated=True),
+        ),
         "InferOutputTensor": _CONTENTS,
         "ModelInferRequest": (
             MessageField("model_name", 1, "string"),

@@ -26,6 +26,7 @@ class Echo:
     def __init__(self) -> None:
         self.calls: list[UnaryCall] = []
         self.num_ended_streams = 0
+        self.is_asked_ahead = asyncio.Event()
         self.clock = JumpClock()
         self.gate = RequestGate()
         self.application = GrpcApplication(
@@ -46,13 +47,22 @@ class Echo:
         return call.message
 
     async def many(self, requests: AsyncIterator[StringValue]) -> AsyncIterator[StringValue]:
-        """`error` raises, `bug` too, `wait` answers and then waits forever."""
+        """`error` raises, `bug` too, `wait` answers and then waits forever.
+
+        `ahead` ends while it waits for a further message.
+        """
         try:
             async for message in requests:
                 if message.value == "error":
                     raise NotFound("no such thing")
                 if message.value == "bug":
                     raise ZeroDivisionError
+                if message.value == "ahead":
+                    reading = asyncio.ensure_future(anext(aiter(requests)))
+                    await self.is_asked_ahead.wait()
+                    reading.cancel()
+                    await asyncio.gather(reading, return_exceptions=True)
+                    return
                 yield message
                 if message.value == "wait":
                     await asyncio.Event().wait()
@@ -308,6 +318,28 @@ def test_a_client_that_leaves_within_its_stream_ends_the_handler(echo: Echo) -> 
     assert texts(answer) == ["one"]
     assert answer.trailers["grpc-status"] == str(int(Code.CANCELLED))
     assert echo.num_ended_streams == 1
+
+
+def test_a_question_to_the_server_stands_when_its_stream_has_ended(echo: Echo) -> None:
+    async def run() -> list[asyncio.Future[dict[str, object]]]:
+        request = words(STREAM, "ahead")
+        (body,) = request.chunks
+        open_stream = {"type": "http.request", "body": body, "more_body": True}
+        asked: list[asyncio.Future[dict[str, object]]] = []
+
+        def receive() -> asyncio.Future[dict[str, object]]:
+            asked.append(asyncio.get_running_loop().create_future())
+            if len(asked) == 1:
+                asked[0].set_result(open_stream)
+            else:
+                echo.is_asked_ahead.set()
+            return asked[-1]
+
+        async with asyncio.timeout(60):
+            await echo.application(request.scope, receive, ScriptedClient(request).send)
+        return asked
+
+    assert not any(question.cancelled() for question in asyncio.run(run()))
 
 
 MAX_STREAMED_BYTES = 4 * 2**20

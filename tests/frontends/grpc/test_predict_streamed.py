@@ -179,6 +179,22 @@ def test_another_model_answers_once(tmp_path: Path) -> None:
     assert tf.make_ndarray(message.outputs["y"]).tolist() == np.array([2.5, 3.0]).tolist()
 
 
+def test_a_handshake_alone_does_not_hold_up_a_shutdown(tmp_path: Path) -> None:
+    async def run() -> None:
+        async with serving_language_model(tmp_path / "m") as server:
+            call = replace(call_request(PATH, request_of()), is_complete=False)
+            client, task = begin_request(server, request=call)
+            await until(lambda: client.num_unread == 0)
+            server.gate.close()
+            async with asyncio.timeout(60):
+                await server.gate.wait_empty()
+            assert not task.done()
+            client.leave()
+            await task
+
+    asyncio.run(run())
+
+
 @pytest.mark.parametrize("is_complete", [True, False])
 def test_work_ends_when_the_client_leaves(tmp_path: Path, is_complete: bool) -> None:
     """Also while it could send further messages."""

@@ -248,6 +248,12 @@ def _nameless() -> Any:
     return request
 
 
+def _shared() -> Any:
+    request = infer_request({"x": [1.0]}, outputs=["y"])
+    request.outputs[0].parameters["shared_memory_region"].string_param = "r"
+    return request
+
+
 def _versioned(version: str) -> Any:
     request = infer_request({"x": [1.0]})
     request.model_version = version
@@ -259,6 +265,7 @@ def _versioned(version: str) -> Any:
     [
         (_mixed(), Code.INVALID_ARGUMENT, "beside raw"),
         (_too_few(), Code.INVALID_ARGUMENT, "all inputs"),
+        (_shared(), Code.INVALID_ARGUMENT, "shared memory"),
         (_nameless(), Code.INVALID_ARGUMENT, "no model"),
         (_versioned("one"), Code.INVALID_ARGUMENT, "version"),
         (_versioned("7"), Code.NOT_FOUND, "Specific(m, 7)"),

@@ -253,6 +253,9 @@ def test_tensors_are_inferred_in_raw_bytes(tmp_path: Path, wanted: dict[str, Any
     assert struct.unpack("<2f", answer.body[length:]) == (2.5, 3.0)
 
 
+SHARED = {"shared_memory_region": "r", "shared_memory_byte_size": 4}
+
+
 @pytest.mark.parametrize(
     ("body", "headers", "status", "words"),
     [
@@ -260,6 +263,10 @@ def test_tensors_are_inferred_in_raw_bytes(tmp_path: Path, wanted: dict[str, Any
         ({"inputs": [tensor("x", [1], datatype="FP99")]}, {}, 400, "FP99"),
         ({"inputs": [tensor("x", ["a"], datatype="FP32")]}, {}, 400, "FP32"),
         ({"inputs": [tensor("x", [300], datatype="UINT8")]}, {}, 400, "range"),
+        ({"inputs": [tensor("x", [1e300], datatype="FP32")]}, {}, 400, "range"),
+        ({"inputs": [tensor("x", [], datatype="FP32", shape=[0, *[2**30] * 3])]}, {}, 400, "shape"),
+        ({"inputs": [tensor("x", [1], datatype="FP32", parameters=SHARED)]}, {}, 400, "memory"),
+        ({"inputs": [], "outputs": [{"name": "y", "parameters": SHARED}]}, {}, 400, "memory"),
         ({"inputs": [tensor("x", [1], datatype="FP32", shape=[2])]}, {}, 400, "shape"),
         ({"inputs": [tensor("x", [1], datatype="FP32", shape=[-1])]}, {}, 400, "shape"),
         ({"inputs": [tensor("x", [[1], [2, 3]], datatype="FP32", shape=[3])]}, {}, 400, "even"),

@@ -14,8 +14,19 @@ from serving_toys import single_model
 
 CHAT = "/v1/chat/completions"
 COMPLETIONS = "/v1/completions"
+
+
+def nested(depth: int) -> dict[str, Any]:
+    schema: dict[str, Any] = {}
+    for _ in range(depth):
+        schema = {"not": schema}
+    return schema
+
+
 MESSAGES = [{"role": "user", "content": "hi"}]
 SCHEMA = {"type": "json_schema", "json_schema": {"schema": {"type": "no such type"}}}
+DEEP = {"type": "json_schema", "json_schema": {"schema": nested(500)}}
+DEEP_TOOL = {"type": "function", "function": {"name": "f", "parameters": nested(500)}}
 PATTERN = "(" * 40 + "a"
 
 
@@ -71,7 +82,7 @@ def ask(tmp_path: Path, *requests: Request) -> list[Answer]:
         (CHAT, chat(max_tokens=-1), None),
         (CHAT, chat(max_tokens="7"), "max_tokens"),
         (CHAT, chat(temperature=2.5), "temperature"),
-        (CHAT, chat(temperature=-1), None),
+        (CHAT, chat(temperature=-1), "temperature"),
         (CHAT, chat(temperature="hot"), "temperature"),
         (CHAT, chat(top_p=1.5), None),
         (CHAT, chat(top_logprobs=3), "top_logprobs"),
@@ -90,8 +101,10 @@ def ask(tmp_path: Path, *requests: Request) -> list[Answer]:
         (CHAT, chat(response_format={"type": "yaml"}), "response_format"),
         (CHAT, chat(response_format={"type": "json_schema"}), "response_format"),
         (CHAT, chat(response_format=SCHEMA), None),
+        (CHAT, chat(response_format=DEEP), "response_format"),
         (CHAT, chat(guided_regex=PATTERN), None),
         (CHAT, chat(tools=["x"]), "tools"),
+        (CHAT, chat(tools=[DEEP_TOOL], tool_choice="required"), "tools"),
         (CHAT, chat(stream=True, n=0), None),
         (COMPLETIONS, complete(prompt=None), "prompt"),
         (COMPLETIONS, complete(prompt=[]), "prompt"),
@@ -137,6 +150,12 @@ def test_an_unknown_model_is_not_found(tmp_path: Path, model: str) -> None:
 def test_another_method_is_not_allowed(tmp_path: Path) -> None:
     (answer,) = ask(tmp_path, get(CHAT))
     assert (answer.status, answer.json["error"]["code"]) == (405, "method_not_allowed")
+    assert answer.headers["allow"] == "POST"
+
+
+def test_a_slash_at_the_end_of_a_path_is_none_of_its_name(tmp_path: Path) -> None:
+    (answer,) = ask(tmp_path, post(f"{CHAT}/", body=chat()))
+    assert answer.status == 200
 
 
 def test_a_body_that_is_too_large_is_not_read(tmp_path: Path) -> None:

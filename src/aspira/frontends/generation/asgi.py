@@ -161,7 +161,8 @@ class HttpApplication:
     async def _read_body(self, endpoint: Endpoint, *, scope: Scope, receive: Receive) -> bytes:
         if scope["method"] != endpoint.method:
             raise MethodNotAllowed(
-                f"{scope['path']} is asked by {endpoint.method}, not by {scope['method']}."
+                f"{scope['path']} is asked by {endpoint.method}, not by {scope['method']}.",
+                allowed=endpoint.method,
             )
         headers = dict(scope["headers"])
         if headers.get(b"content-encoding", b"identity") != b"identity":

@@ -14,7 +14,11 @@ from aspira.contracts.errors import (
 
 
 class MethodNotAllowed(InvalidArgument):
-    """The path exists, the method does not."""
+    """The path exists, the method does not; `allowed` does."""
+
+    def __init__(self, message: str, *, allowed: str) -> None:
+        super().__init__(message)
+        self.allowed = allowed
 
 
 class BodyTooLarge(ResourceExhausted):
@@ -45,8 +49,10 @@ def status_of(error: ServingError) -> int:
     return http_status(error.code)
 
 
-def retry_headers(error: ServingError) -> dict[str, str]:
-    """When to try again, if that is known."""
+def headers_of(error: ServingError) -> dict[str, str]:
+    """What else to do, as far as HTTP has a word for it: when to try again, by which method."""
+    if isinstance(error, MethodNotAllowed):
+        return {"allow": error.allowed}
     if error.retry_after_s is None:
         return {}
     return {"retry-after": str(ceil(error.retry_after_s))}

@@ -64,7 +64,19 @@ def decode_grammar(fields: Fields) -> Grammar | None:
             "response_format must be text, json_object, or json_schema with a json_schema.schema.",
             param="response_format",
         )
-    return Grammar(GrammarKind.JSON_SCHEMA, orjson.dumps(schema).decode())
+    return encode_schema(schema, param="response_format")
+
+
+def encode_schema(schema: object, *, param: str) -> Grammar:
+    """What matches a JSON schema; `param` is where that came from.
+
+    Raises:
+        BadField: it is nested deeper than any schema that has a use.
+    """
+    try:
+        return Grammar(GrammarKind.JSON_SCHEMA, orjson.dumps(schema).decode())
+    except orjson.JSONEncodeError:
+        raise BadField(f"{param} has a schema that is nested too deeply.", param=param) from None
 
 
 def decode_tokens(values: Sequence[Any], *, param: str) -> tuple[int, ...]:
@@ -80,7 +92,7 @@ def decode_tokens(values: Sequence[Any], *, param: str) -> tuple[int, ...]:
 
 def _decode_sampling(fields: Fields, *, num_logprobs: int | None) -> SamplingParameters:
     temperature = fields.number("temperature", default=1.0)
-    if temperature > 2.0:
+    if not 0.0 <= temperature <= 2.0:
         raise BadField("temperature must be between 0 and 2.", param="temperature")
     return SamplingParameters(
         repetition_penalty=fields.number("repetition_penalty", default=1.0),

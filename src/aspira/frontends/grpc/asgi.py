@@ -1,9 +1,10 @@
 """Carries gRPC methods over ASGI with HTTP/2 trailers, for listeners that speak only HTTP."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, MutableMapping
 from contextlib import aclosing, nullcontext
 from functools import partial
+from typing import Any
 
 from aspira.contracts.clock import Clock
 from aspira.contracts.errors import (
@@ -129,7 +130,7 @@ class _StreamRequests:
         buffer = bytearray()
         is_more = True
         while is_more:
-            event = await self._receive()
+            event = await self._ask()
             if event["type"] != "http.request":
                 raise Cancelled("The client went away")
             buffer += event.get("body", b"")
@@ -147,8 +148,13 @@ class _StreamRequests:
     async def wait_for_disconnect(self) -> None:
         """Return once the client has left; asks only after the request stream has ended."""
         await self._ended.wait()
-        while (await self._receive())["type"] == "http.request":
+        while (await self._ask())["type"] == "http.request":
             await asyncio.sleep(_DISCONNECT_POLL_S)
+
+    async def _ask(self) -> MutableMapping[str, Any]:
+        # Shielded: pyvoy answers what it was asked even when nobody wants to know any more, and
+        # writes a traceback to the log if the question was cancelled.
+        return await asyncio.shield(asyncio.ensure_future(self._receive()))
 
     async def _parse(self, frame: bytes) -> Message:
         payload = frame[PREFIX_BYTES:]

@@ -65,15 +65,16 @@ class PredictStreamedServicer:
         self, requests: AsyncIterator[Message]
     ) -> AsyncGenerator[Message, None]:
         """The PredictStreamed method."""
-        with self._gate:
-            message = await self._read_request(requests)
-            with self._counter.count(
-                "predict_streamed", model_name=message.model_spec.name
-            ) as outcome:
-                async with aclosing(self._respond(message, requests=requests)) as responses:
-                    async for response in responses:
-                        outcome.version = response.servable_id.version
-                        yield self._encode(response)
+        # A stream without a request, a handshake perhaps, must not hold up the server's shutdown.
+        message = await self._read_request(requests)
+        with (
+            self._gate,
+            self._counter.count("predict_streamed", model_name=message.model_spec.name) as outcome,
+        ):
+            async with aclosing(self._respond(message, requests=requests)) as responses:
+                async for response in responses:
+                    outcome.version = response.servable_id.version
+                    yield self._encode(response)
 
     async def _read_request(self, requests: AsyncIterator[Message]) -> Message:
         async for message in requests:

@@ -11,7 +11,7 @@ from aspira.contracts.errors import ServingError
 from aspira.contracts.identity import ModelSpec
 from aspira.frontends.asgi import Scope
 from aspira.frontends.generation.asgi import Endpoint, HttpApi, HttpCall
-from aspira.frontends.generation.errors import ErrorAnswer, retry_headers, status_of
+from aspira.frontends.generation.errors import ErrorAnswer, headers_of, status_of
 from aspira.frontends.offload import LARGE_BYTES, count_bytes, on_thread
 from aspira.frontends.open_inference.data_plane import DataPlane
 from aspira.frontends.open_inference.descriptions import (
@@ -154,7 +154,7 @@ class OpenInferenceHttp:
 def encode_error(error: ServingError) -> ErrorAnswer:
     """As the protocol has it: an object with the text."""
     body = orjson.dumps({"error": error.message})
-    return ErrorAnswer(status_of(error), body, retry_headers(error))
+    return ErrorAnswer(status_of(error), body, headers_of(error))
 
 
 def _describe_tensor(tensor: TensorDescription) -> Mapping[str, Any]:

@@ -15,6 +15,7 @@ from aspira.frontends.open_inference.tensors import (
     datatype_of,
     from_json,
     from_raw,
+    refuse_shared_memory,
     to_json,
     to_raw,
 )
@@ -112,7 +113,9 @@ def _decode_inputs(fields: Fields, *, raw: memoryview) -> Tensors:
         name, entry = _named(value, name="inputs")
         if name in inputs:
             raise BadField(f"The input {name[:64]} is given twice.", param="inputs")
-        size = _object(entry, name="parameters").get("binary_data_size")
+        parameters = _object(entry, name="parameters")
+        refuse_shared_memory(parameters, name=name)
+        size = parameters.get("binary_data_size")
         if size is None:
             inputs[name] = _decode_json(entry, name=name)
             continue
@@ -146,7 +149,9 @@ def _named(value: object, *, name: str) -> tuple[str, Fields]:
 
 def _entry(value: object, *, name: str) -> tuple[str, Mapping[str, Any]]:
     found, fields = _named(value, name=name)
-    return found, _object(fields, name="parameters")
+    parameters = _object(fields, name="parameters")
+    refuse_shared_memory(parameters, name=found)
+    return found, parameters
 
 
 def _object(fields: Fields, *, name: str) -> Mapping[str, Any]:

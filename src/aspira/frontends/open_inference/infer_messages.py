@@ -14,6 +14,7 @@ from aspira.frontends.open_inference.tensors import (
     datatype_of,
     from_raw,
     from_values,
+    refuse_shared_memory,
     to_raw,
 )
 
@@ -55,6 +56,8 @@ def decode_infer_request(message: Message, *, arrival: float) -> InferRequest:
     Raises:
         InvalidArgument: it is malformed, or a tensor does not fit its datatype or shape.
     """
+    for output in message.outputs:
+        refuse_shared_memory(decode_parameters(output.parameters), name=output.name)
     return InferRequest(
         decode_spec(message.model_name, version=message.model_version),
         _decode_inputs(message),
@@ -95,6 +98,7 @@ def _decode_inputs(message: Message) -> Tensors:
     for index, entry in enumerate(message.inputs):
         if entry.name in inputs:
             raise InvalidArgument(f"The input {entry.name[:64]} is given twice.")
+        refuse_shared_memory(decode_parameters(entry.parameters), name=entry.name)
         if not raws:
             inputs[entry.name] = _decode_contents(entry)
             continue

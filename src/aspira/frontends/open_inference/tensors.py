@@ -42,6 +42,8 @@ _KINDS: Mapping[str, str] = MappingProxyType({"b": "b", "u": "iu", "i": "iu", "f
 _ONLY_RAW = frozenset({"FP16", "BF16"})
 _LENGTH = struct.Struct("<I")
 _MAX_RANK = 32
+_MAX_ELEMENTS = 2**31 - 1
+_SHARED_MEMORY = "shared_memory_region"
 
 Shape = tuple[int, ...]
 
@@ -77,7 +79,22 @@ def check_shape(shape: Sequence[Any], *, name: str) -> Shape:
     is_sound = all(type(size) is int and 0 <= size < 2**31 for size in shape)
     if not is_sound or len(shape) > _MAX_RANK:
         raise InvalidArgument(f"The shape of {name} must be at most {_MAX_RANK} sizes from 0.")
+    # One without elements is not exempt: numpy multiplies the other sizes.
+    if math.prod(size or 1 for size in shape) > _MAX_ELEMENTS:
+        raise InvalidArgument(f"The shape of {name} has more than {_MAX_ELEMENTS} elements.")
     return tuple(shape)
+
+
+def refuse_shared_memory(parameters: Mapping[str, Any], *, name: str) -> None:
+    """Data of clients on the same machine that is not in the message.
+
+    Raises:
+        InvalidArgument: a tensor's parameters ask for that.
+    """
+    if _SHARED_MEMORY in parameters:
+        raise InvalidArgument(
+            f"{name} is in shared memory, which is not supported here; send it in the request."
+        )
 
 
 def from_json(data: object, *, datatype: str, shape: Shape, name: str) -> Tensor:
@@ -116,10 +133,14 @@ def from_values(values: Any, *, datatype: str, shape: Shape, name: str) -> Tenso
         tensor[:] = values
         return tensor.reshape(shape)
     given = np.asarray(values)
-    with np.errstate(over="ignore", invalid="ignore"):
-        tensor = given.astype(dtype)
+    out_of_range = InvalidArgument(f"The data of {name} has values out of the range of {datatype}.")
+    try:
+        with np.errstate(over="raise", invalid="ignore"):
+            tensor = given.astype(dtype)
+    except FloatingPointError:
+        raise out_of_range from None
     if dtype.kind in "iu" and not np.array_equal(tensor, given):
-        raise InvalidArgument(f"The data of {name} has values out of the range of {datatype}.")
+        raise out_of_range
     return tensor.reshape(shape)
 
 

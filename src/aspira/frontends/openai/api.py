@@ -13,10 +13,10 @@ _LAST_EVENT = b"[DONE]"
 
 
 def openai_api(endpoints: Endpoints) -> HttpApi:
-    """The paths of `ROUTES`, and no others."""
+    """`PATHS`, and no others."""
 
     def find_endpoint(scope: Scope) -> Endpoint:
-        route = ROUTES[scope["path"]]
+        route = ROUTES[scope["path"].rstrip("/")]
         return Endpoint("POST", partial(_answer, route=route, endpoints=endpoints), api=route.api)
 
     return HttpApi(

@@ -121,3 +121,6 @@ ROUTES: Mapping[str, Route] = MappingProxyType(
     }
 )
 """By path; all are asked by POST."""
+
+PATHS = (*ROUTES, *(f"{path}/" for path in ROUTES))
+"""A slash at the end is no other path."""

@@ -12,7 +12,7 @@ from aspira.contracts.generation import ContextLengthExceeded
 from aspira.frontends.generation.errors import (
     ErrorAnswer,
     MethodNotAllowed,
-    retry_headers,
+    headers_of,
     status_of,
 )
 from aspira.frontends.generation.fields import BadField
@@ -38,7 +38,7 @@ _RETRIED = frozenset({Code.RESOURCE_EXHAUSTED, Code.UNAVAILABLE})
 def encode_error(error: ServingError) -> ErrorAnswer:
     """The status, the error object, and what tells clients whether to try again."""
     status = status_of(error)
-    headers = retry_headers(error)
+    headers = headers_of(error)
     if status >= 500 and error.code not in _RETRIED:
         headers["x-should-retry"] = "false"
     return ErrorAnswer(status, orjson.dumps({"error": _describe(error, status=status)}), headers)

@@ -185,14 +185,16 @@ def _decode_prompts(fields: Fields) -> tuple[Prompt, ...]:
     prompt = fields.value("prompt")
     if isinstance(prompt, str):
         return (TextPrompt(prompt, adds_special),)
-    prompts = fields.list("prompt")
-    if not prompts:
-        raise BadField("prompt is missing or empty.", param="prompt")
-    if isinstance(prompts[0], int):
-        return (decode_tokens(prompts, param="prompt"),)
-    if len(prompts) > _MAX_PROMPTS:
+    if not isinstance(prompt, list) or not prompt:
+        raise BadField(
+            "prompt is missing or empty; it must be text, token ids, or an array of either.",
+            param="prompt",
+        )
+    if isinstance(prompt[0], int):
+        return (decode_tokens(prompt, param="prompt"),)
+    if len(prompt) > _MAX_PROMPTS:
         raise BadField(f"prompt has more than {_MAX_PROMPTS} prompts.", param="prompt")
-    return tuple(_decode_prompt(one, adds_special=adds_special) for one in prompts)
+    return tuple(_decode_prompt(one, adds_special=adds_special) for one in prompt)
 
 
 def _decode_prompt(prompt: object, *, adds_special: bool) -> Prompt:

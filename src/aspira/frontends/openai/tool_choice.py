@@ -8,13 +8,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import orjson
-
-from aspira.contracts.generation import Grammar, GrammarKind
+from aspira.contracts.generation import Grammar
 from aspira.frontends.generation.fields import BadField, Fields
 from aspira.frontends.generation.messages import decode_tools
+from aspira.frontends.generation.options import encode_schema
 
 _PARAM = "tool_choice"
+_TOOLS = "tools"
 _REFERENCES = ("$ref", "$dynamicRef")
 
 Tools = Sequence[Mapping[str, Any]]
@@ -71,8 +71,10 @@ def _make_grammar(tools: Tools) -> Grammar:
     schemas, calls = {}, []
     for index, tool in enumerate(tools):
         place = f"#/$defs/tool{index}"
-        parameters = tool["function"].get("parameters")
-        schemas[f"tool{index}"] = _move_references(parameters or _no_parameters(), to=place)
+        parameters = tool["function"].get("parameters") or _no_parameters()
+        # What can be encoded is not nested deeply.
+        encode_schema(parameters, param=_TOOLS)
+        schemas[f"tool{index}"] = _move_references(parameters, to=place)
         calls.append(
             {
                 "type": "object",
@@ -84,8 +86,7 @@ def _make_grammar(tools: Tools) -> Grammar:
                 "additionalProperties": False,
             }
         )
-    schema = {"$defs": schemas, "anyOf": calls}
-    return Grammar(GrammarKind.JSON_SCHEMA, orjson.dumps(schema).decode())
+    return encode_schema({"$defs": schemas, "anyOf": calls}, param=_TOOLS)
 
 
 def _no_parameters() -> dict[str, Any]:
