@@ -187,6 +187,13 @@ def test_malformed_requests(server: ServerProcess, method: str, path: str, messa
     assert (answer.status_code, answer.json()) == (400, {"error": message})
 
 
+def test_a_path_that_is_no_utf_8_is_answered(server: ServerProcess) -> None:
+    answer = requests.get(f"{server.rest_url}/v1/models/%ff", timeout=30)
+    assert answer.status_code in {400, 404}
+    assert list(answer.json()) == ["error"]
+    assert answer.headers["content-type"] == "application/json"
+
+
 def test_the_models_are_listed(server: ServerProcess) -> None:
     answer = requests.get(f"{server.rest_url}/v1/models", timeout=30)
     assert answer.status_code == 200

@@ -1,4 +1,5 @@
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -87,6 +88,30 @@ def test_requests_end_in_the_application() -> None:
         "interface": "asgi",
         "lifespan": True,
     }
+
+
+@pytest.mark.parametrize(
+    ("path", "is_taken"),
+    [
+        ("/v1/models/m:predict", True),
+        ("/v1/models/h%C3%A9/%e2%82%ac/%F0%9F%98%80", True),
+        ("/v1/models/%/%zz/%4/%%41%", True),
+        ("/v1/models/%ff", False),
+        ("/v1/models/%c3", False),
+        ("/v1/models/%c0%80", False),
+        ("/v1/models/%ed%a0%80", False),
+        ("/v1/models/%f4%90%80%80", False),
+        ("/%%ff", False),
+    ],
+)
+def test_paths_that_are_no_utf_8_are_refused_at_the_door(path: str, is_taken: bool) -> None:
+    """The module that runs Python decodes them, and answers nothing if it cannot."""
+    first, _ = connection_manager(ListenerOptions())["http_filters"]
+    rules = first["typed_config"]["rules"]
+    ((permission,),) = [policy["permissions"] for policy in rules["policies"].values()]
+    pattern = permission["not_rule"]["url_path"]["path"]["safe_regex"]["regex"]
+    assert rules["action"] == "DENY"
+    assert (re.fullmatch(pattern, path) is not None) is is_taken
 
 
 def test_a_model_may_take_as_long_as_it_likes() -> None:

@@ -21,6 +21,23 @@ _TLS_TYPE = "type.googleapis.com/envoy.extensions.transport_sockets.tls.v3.Downs
 _WINDOW_BYTES = 16 * 2**20
 _MAX_CONCURRENT_STREAMS = 2**31 - 1
 _STAT_PREFIX = "aspira"
+# Envoy's own bound, 100, is for the patterns of others.
+_MAX_PATTERN_SIZE = 1000
+_NOT_HEX = "[^%0-9A-Fa-f]"
+_HEX = "[0-9A-Fa-f]"
+_CONTINUED = f"%[89AaBb]{_HEX}"
+# RFC 3629, section 4, as escapes.
+_CHARACTER = "|".join(
+    [
+        f"%[0-7]{_HEX}",
+        f"%(?:[Cc][2-9A-Fa-f]|[Dd]{_HEX}){_CONTINUED}",
+        f"%[Ee](?:0%[AaBb]{_HEX}|[Dd]%[89]{_HEX}|[1-9A-Ca-cEeFf]{_CONTINUED}){_CONTINUED}",
+        f"%[Ff](?:0%[9AaBb]{_HEX}|4%8{_HEX}|[1-3]{_CONTINUED})(?:{_CONTINUED}){{2}}",
+    ]
+)
+# A percent sign that begins no escape stands for itself.
+_UTF_8_PATH = f"(?:[^%]|{_CHARACTER}|(?:%{_HEX}?)+(?:{_NOT_HEX}|{_CHARACTER}|$))*"
+_NOT_UTF_8 = '{"error": "The path is not UTF-8 once its escapes are decoded."}\n'
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,9 +81,11 @@ def make_config(
         # One chain for all addresses, the UNIX socket too.
         "filter_chains": [chain],
     }
+    limits: Config = {"re2": {"max_program_size": {"error_level": _MAX_PATTERN_SIZE}}}
     return {
         "admin": {"address": {"pipe": {"path": str(paths.admin_socket)}}},
         "static_resources": {"listeners": [listener]},
+        "layered_runtime": {"layers": [{"name": "limits", "static_layer": limits}]},
     }
 
 
@@ -116,9 +135,35 @@ def _connection_manager(options: ListenerOptions, *, application: str, module: P
             "stream_idle_timeout": "0s",
             "request_timeout": "0s",
             "route_config": {"virtual_hosts": [{"name": "all", "domains": ["*"]}]},
-            "http_filters": [_python_filter(application, module=module)],
+            "http_filters": [_path_filter(), _python_filter(application, module=module)],
+            "local_reply_config": _path_refusal(),
         },
     }
+
+
+def _path_filter() -> Config:
+    """Refuses paths that decode to no UTF-8: the Python module would never answer them."""
+    path = {"path": {"safe_regex": {"regex": _UTF_8_PATH}}}
+    policy = {"permissions": [{"not_rule": {"url_path": path}}], "principals": [{"any": True}]}
+    return {
+        "name": "paths",
+        "typed_config": {
+            "@type": f"{_TYPES}.http.rbac.v3.RBAC",
+            "rules": {"action": "DENY", "policies": {"not UTF-8": policy}},
+        },
+    }
+
+
+def _path_refusal() -> Config:
+    """What answers those paths. Envoy itself says 403, and says it for nothing else here."""
+    forbidden = {"comparison": {"op": "EQ", "value": {"default_value": 403, "runtime_key": "none"}}}
+    body = {"text_format_source": {"inline_string": _NOT_UTF_8}, "content_type": "application/json"}
+    mapper = {
+        "filter": {"status_code_filter": forbidden},
+        "status_code": 400,
+        "body_format_override": body,
+    }
+    return {"mappers": [mapper]}
 
 
 def _python_filter(application: str, *, module: Path) -> Config:
