@@ -36,6 +36,8 @@ def test_an_openvino_ir(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> N
         (["a", "b"], "--to is ''; name one of openvino, savedmodel"),
         (["--to=onnx", "a", "b"], "name one of openvino, savedmodel"),
         (["--to=openvino", "--weights=int3", "a", "b"], "name one of f32, f16, int8, int4"),
+        (["--to=savedmodel", "--weights=int8", "a", "b"], "--weights is for --to=openvino alone"),
+        (["--precision=f32", "--to=openvino", "a", "b"], "--precision is for --to=savedmodel"),
         (["--to=openvino", "a"], "two directories are wanted"),
         (["--to=openvino", "--speed=1", "a", "b"], "unknown argument: --speed=1"),
         (["--to=openvino", "a", "b"], "holds no GGUF file"),

@@ -73,12 +73,21 @@ def run_export(arguments: list[str]) -> int:
     return 0
 
 
+def _check_is_for(flag: PlainFlag, *, form: str) -> None:
+    """The help of a flag begins with the form that it is for, where it is for one alone."""
+    only = flag.help.partition(": ")[0]
+    if only in _TARGETS and form in _TARGETS and only != form:
+        raise InvalidArgument(f"--{flag.name} is for --to={only} alone; leave it out")
+
+
 def _parse(arguments: Sequence[str]) -> tuple[Path, Path, Mapping[str, FlagValue]]:
     values: dict[str, FlagValue] = {flag.name: flag.default for flag in _FLAGS}
     paths: list[Path] = []
+    given: list[PlainFlag] = []
     for argument, flag, text in match_flags(_joined(arguments), flags=_FLAGS):
         if flag is not None:
             values[flag.name] = parse_value(text, flag=flag)
+            given.append(flag)
         elif argument.startswith("-"):
             raise InvalidArgument(f"unknown argument: {argument} (`{_PROGRAM} --help` lists them)")
         else:
@@ -88,6 +97,8 @@ def _parse(arguments: Sequence[str]) -> tuple[Path, Path, Mapping[str, FlagValue
             "two directories are wanted: the version directory of a language model, and the one "
             f"to write, such as {_PROGRAM} --to=savedmodel models/chat/1 saved/chat/1"
         )
+    for flag in given:
+        _check_is_for(flag, form=str(values["to"]))
     return paths[0], paths[1].absolute(), values
 
 
