@@ -16,6 +16,7 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 os.environ.setdefault("GRPC_VERBOSITY", "ERROR")
 
 from batching_plan import BATCHING_TITLES, plan_batching
+from codec_speed import SIZES_MIB, measure_codecs
 from isolation import measure_isolation
 from machine import read_facts
 from models import prepare_models
@@ -40,6 +41,7 @@ serving: requests per second and latency of Aspira, beside bare servers and the 
 batching: what batching and accelerators gain, beside the bare runtime with the same batches.
 overload: what is answered in time at twice the rate that can be.
 isolation: how long answers take while other models load and warm up.
+codecs: how fast large JSON and protobuf bodies become tensors, and tensors bodies; no server.
 peers: the same of Aspira and of other model servers, each in an environment of its own.
 tokens: a language model's tokens, beside openvino-genai, vLLM, transformers and llama.cpp.
 Servers listen on 127.0.0.1 and end with the benchmark. The report goes to the standard output,
@@ -94,6 +96,14 @@ def _measure_isolation(bench: Bench, *, parsed: argparse.Namespace, log: Path) -
     return 0
 
 
+def _measure_codecs(bench: Bench, *, parsed: argparse.Namespace, log: Path) -> int:  # noqa: ARG001
+    sizes_mib = SIZES_MIB[:1] if parsed.quick else SIZES_MIB
+    report = measure_codecs(sizes_mib, num_rounds=bench.options.num_rounds)
+    (bench.options.output / "codecs.md").write_text(f"{report}\n")
+    print(report)
+    return 0
+
+
 def _measure_peers(bench: Bench, *, parsed: argparse.Namespace, log: Path) -> int:
     pages = _PAGES if parsed.publish else bench.options.output
     options = PeersOptions(
@@ -139,6 +149,9 @@ def _parse_arguments(arguments: Sequence[str]) -> argparse.Namespace:
         one = benchmarks.add_parser(name, help=about)
         one.set_defaults(measure=measure, usual=usual, num_tries=1)
         _add_common_arguments(one)
+    codecs = benchmarks.add_parser("codecs", help="large bodies to tensors and back, in process")
+    codecs.set_defaults(measure=_measure_codecs, usual=(1, 1), num_tries=1, seconds=None)
+    _add_output_arguments(codecs, quick="1 MiB only")
     peers = benchmarks.add_parser("peers", help="Aspira and other model servers")
     # Shorter, since there are many of them.
     peers.set_defaults(measure=_measure_peers, usual=(2, 2), num_tries=1)

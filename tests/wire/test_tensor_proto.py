@@ -281,3 +281,23 @@ def test_numbers_in_content_are_not_copied() -> None:
     found = decode_tensor(proto, alias="x")
     assert not found.flags.owndata
     assert not found.flags.writeable
+
+
+def test_what_is_decoded_of_tensor_content_is_a_view() -> None:
+    proto = tensor_pb2.TensorProto()
+    encode_tensor(np.arange(1000.0).reshape(10, 100), into=proto, use_tensor_content=True)
+    decoded = decode_tensor(proto, alias="x")
+    owner: object = decoded
+    while isinstance(owner, np.ndarray):
+        owner = owner.base
+    # The bytes object that protobuf gave: it owns the memory, nothing was copied out of it.
+    assert isinstance(owner, bytes)
+    assert np.shares_memory(decoded, np.frombuffer(owner, np.uint8))
+
+
+@pytest.mark.parametrize("use_tensor_content", [True, False])
+def test_a_view_that_is_not_contiguous(use_tensor_content: bool) -> None:
+    tensor = np.arange(600, dtype=np.float32).reshape(20, 30).T
+    proto = tensor_pb2.TensorProto()
+    encode_tensor(tensor, into=proto, use_tensor_content=use_tensor_content)
+    np.testing.assert_array_equal(decode_tensor(proto, alias="x"), tensor)

@@ -99,8 +99,8 @@ def encode_tensor(tensor: Tensor, *, into: TensorProto, use_tensor_content: bool
     elif field == "float8_val":
         into.float8_val = tensor.tobytes()
     elif field in _RAW_FIELD and tensor.size >= _SMALL:
-        payload = tensor.tobytes()
-        into.MergeFromString(_RAW_FIELD[field][0] + _varint(len(payload)) + payload)
+        key = _RAW_FIELD[field][0] + _varint(tensor.nbytes)
+        into.MergeFromString(b"".join((key, np.ascontiguousarray(tensor).data)))
     else:
         getattr(into, field).extend(_list_values(tensor.ravel(), field=field))
 

@@ -70,7 +70,7 @@ def test_arrays_of_any_bits(dtype: type[np.floating]) -> None:
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-@pytest.mark.parametrize("scale", [1e-9, 1e-5, 1e-3, 1.0, 1e3, 1e6, 1e10])
+@pytest.mark.parametrize("scale", [1e-18, 1e-15, 1e-9, 1e-5, 1e-3, 1.0, 1e3, 1e6, 1e10, 1e15])
 def test_arrays_of_many_and_few_digits(dtype: type[np.floating], scale: float) -> None:
     generator = np.random.default_rng(2)
     for num_digits in range(11):
@@ -79,7 +79,7 @@ def test_arrays_of_many_and_few_digits(dtype: type[np.floating], scale: float) -
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_arrays_around_powers_of_ten_and_ties(dtype: type[np.floating]) -> None:
-    powers = np.array([float(f"1e{exponent}") for exponent in range(-9, 14)]).astype(dtype)
+    powers = np.array([float(f"1e{exponent}") for exponent in range(-20, 19)]).astype(dtype)
     near = [
         np.nextafter(powers, dtype(0)),
         np.nextafter(powers, dtype(np.inf)),

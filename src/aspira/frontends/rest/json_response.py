@@ -1,24 +1,25 @@
 """Writes predictions and errors as JSON, byte for byte in the reference's mixed layout.
 
 Everything is indented by 4 spaces a level, except that in the row format the arrays inside
-`predictions` stay on one line. A tensor is written from the inside out: the texts of its innermost
-rows come from one pass over all values, and each level above joins the texts of the level below.
+`predictions` stay on one line. A small tensor is written from the inside out: the texts of its
+innermost rows come from one pass over all values, and each level above joins the texts of the level
+below. A large one is written from its begin to its end, in pieces.
 """
 
 import base64
 import math
 import re
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
+from io import BytesIO
 from types import MappingProxyType
 
 import numpy as np
 
 from aspira.contracts.errors import InvalidArgument
 from aspira.contracts.tensors import DataType, Tensor, Tensors, data_type_of
+from aspira.frontends.rest.json_layout import Layout, lay_out_numbers, new_line
 from aspira.frontends.rest.json_numbers import encode_number_rows
 
-_INDENT = b"    "
 _BYTES_SUFFIX = "_bytes"
 _SPECIAL_CHARACTERS = re.compile(rb'["\\\x00-\x1f]')
 _ESCAPES = MappingProxyType(
@@ -47,27 +48,15 @@ _NUMBER_TYPES = frozenset(
     }
 )
 
-
-@dataclass(frozen=True, slots=True)
-class _Layout:
-    """Where a value stands: inside `depth` containers, its arrays on one line or not."""
-
-    depth: int
-    is_single_line: bool
-
-    def separator(self, level: int) -> bytes:
-        """Between the elements of an array `level` levels below this value."""
-        return b", " if self.is_single_line else b"," + _new_line(self.depth + level)
-
-    def enclose(self, elements: bytes, *, level: int) -> bytes:
-        if self.is_single_line:
-            return b"[" + elements + b"]"
-        before, after = _new_line(self.depth + level), _new_line(self.depth + level - 1)
-        return b"[" + before + elements + after + b"]"
-
-
-_ONE_ROW_OUTPUT = _Layout(depth=1, is_single_line=True)
-_MANY_ROW_OUTPUTS = _Layout(depth=3, is_single_line=True)
+# From so many values on, piece by piece.
+_MIN_PIECES = 256
+_ROWS_VALUES = 8 * 2**10
+_BEFORE_ROWS = b'{\n    "predictions": '
+_BEFORE_COLUMNS = b'{\n    "outputs": '
+_AFTER = b"\n}"
+_ROWS = Layout(depth=1, is_single_line=False)
+_ONE_ROW_OUTPUT = Layout(depth=1, is_single_line=True)
+_MANY_ROW_OUTPUTS = Layout(depth=3, is_single_line=True)
 
 
 def encode_predictions(outputs: Tensors, *, is_row_format: bool) -> bytes:
@@ -81,9 +70,11 @@ def encode_predictions(outputs: Tensors, *, is_row_format: bool) -> bytes:
     """
     if not outputs:
         raise InvalidArgument("Cannot convert empty tensor map to JSON")
+    if sum([tensor.size for tensor in outputs.values()]) >= _MIN_PIECES:
+        return _join_pieces(outputs, is_row_format=is_row_format)
     if is_row_format:
-        return b'{\n    "predictions": ' + _encode_rows(outputs) + b"\n}"
-    return b'{\n    "outputs": ' + _encode_columns(outputs) + b"\n}"
+        return _BEFORE_ROWS + _encode_rows(outputs) + _AFTER
+    return _BEFORE_COLUMNS + _encode_columns(outputs) + _AFTER
 
 
 def encode_error(message: str) -> bytes:
@@ -105,18 +96,70 @@ def _quote_text(text: str) -> bytes:
     return quote_string(text.encode("utf-8", "surrogateescape"))
 
 
-def _new_line(depth: int) -> bytes:
-    return b"\n" + _INDENT * depth
-
-
 def _encode_object(members: dict[str, bytes], *, depth: int) -> bytes:
-    inner = _new_line(depth + 1)
+    inner = new_line(depth + 1)
     lines = [inner + _quote_text(name) + b": " + member for name, member in members.items()]
-    return b"{" + b",".join(lines) + _new_line(depth) + b"}"
+    return b"{" + b",".join(lines) + new_line(depth) + b"}"
+
+
+def _join_pieces(outputs: Tensors, *, is_row_format: bool) -> bytes:
+    """As a body grows, its buffer does; joining a list of all pieces would take as much again."""
+    buffer = BytesIO()
+    buffer.write(_BEFORE_ROWS if is_row_format else _BEFORE_COLUMNS)
+    for piece in (_write_rows if is_row_format else _write_columns)(outputs):
+        buffer.write(piece)
+    buffer.write(_AFTER)
+    return buffer.getvalue()
+
+
+def _write_columns(outputs: Tensors) -> Iterator[bytes]:
+    if len(outputs) == 1:
+        ((name, tensor),) = outputs.items()
+        yield from _write_value(tensor, name=name, layout=Layout(depth=1, is_single_line=False))
+        return
+    before = b"{"
+    for name, tensor in outputs.items():
+        yield before + new_line(2) + _quote_text(name) + b": "
+        yield from _write_value(tensor, name=name, layout=Layout(depth=2, is_single_line=False))
+        before = b","
+    yield new_line(1) + b"}"
+
+
+def _write_rows(outputs: Tensors) -> Iterator[bytes]:
+    num_rows = _check_row_counts(outputs)
+    if len(outputs) == 1:
+        (tensor,) = outputs.values()
+        if tensor.size and _writable_type(tensor) in _NUMBER_TYPES:
+            yield b"["
+            yield from lay_out_numbers(tensor, layout=_ONE_ROW_OUTPUT)
+            yield b"\n    ]"
+        else:
+            yield _encode_rows(outputs)
+        return
+    num_values = sum([tensor.size for tensor in outputs.values()])
+    step = max(_ROWS_VALUES * num_rows // num_values, 1)
+    yield _ROWS.opening(1)
+    for start in range(0, num_rows, step):
+        if start:
+            yield _ROWS.separator(1)
+        rows = _encode_named_rows(
+            {name: tensor[start : start + step] for name, tensor in outputs.items()}
+        )
+        yield _ROWS.separator(1).join(rows)
+    yield _ROWS.closing(1)
+
+
+def _write_value(tensor: Tensor, *, name: str, layout: Layout) -> Iterator[bytes]:
+    if tensor.ndim and tensor.size and _writable_type(tensor) in _NUMBER_TYPES:
+        yield layout.opening(1)
+        yield from lay_out_numbers(tensor, layout=layout)
+        yield layout.closing(1)
+    else:
+        yield from _encode_elements(tensor[np.newaxis], name=name, layout=layout)
 
 
 def _encode_columns(outputs: Tensors) -> bytes:
-    layout = _Layout(depth=1 if len(outputs) == 1 else 2, is_single_line=False)
+    layout = Layout(depth=1 if len(outputs) == 1 else 2, is_single_line=False)
     members = {
         name: _encode_elements(tensor[np.newaxis], name=name, layout=layout)[0]
         for name, tensor in outputs.items()
@@ -133,13 +176,16 @@ def _encode_rows(outputs: Tensors) -> bytes:
     if len(outputs) == 1:
         ((name, tensor),) = outputs.items()
         return _encode_only_rows(tensor, name=name)
+    return _ROWS.enclose(_ROWS.separator(1).join(_encode_named_rows(outputs)), level=1)
+
+
+def _encode_named_rows(outputs: Tensors) -> list[bytes]:
     layout = _MANY_ROW_OUTPUTS
     columns = [
         _encode_elements(tensor, name=name, layout=layout) for name, tensor in outputs.items()
     ]
     template = _row_template(outputs)
-    rows = [template % texts for texts in zip(*columns, strict=True)]
-    return _Layout(depth=1, is_single_line=False).enclose((b"," + _new_line(2)).join(rows), level=1)
+    return [template % texts for texts in zip(*columns, strict=True)]
 
 
 def _encode_only_rows(tensor: Tensor, *, name: str) -> bytes:
@@ -174,7 +220,7 @@ def _check_row_counts(outputs: Tensors) -> int:
     return expected or 0
 
 
-def _encode_elements(tensor: Tensor, *, name: str, layout: _Layout) -> list[bytes]:
+def _encode_elements(tensor: Tensor, *, name: str, layout: Layout) -> list[bytes]:
     """The text of each slice along the first axis."""
     num_elements, *sizes = tensor.shape
     if 0 in sizes:
@@ -193,7 +239,7 @@ def _encode_elements(tensor: Tensor, *, name: str, layout: _Layout) -> list[byte
     return texts
 
 
-def _encode_innermost(matrix: Tensor, *, name: str, layout: _Layout, rank: int) -> list[bytes]:
+def _encode_innermost(matrix: Tensor, *, name: str, layout: Layout, rank: int) -> list[bytes]:
     """The values of each row of `matrix`, joined; `rank` arrays enclose a value."""
     data_type = _writable_type(matrix)
     separator = layout.separator(rank)
@@ -232,8 +278,8 @@ def _quote_all(values: Sequence[bytes]) -> list[bytes]:
 
 
 def _encode_base64(values: Sequence[bytes], *, depth: int) -> list[bytes]:
-    before = b"{" + _new_line(depth + 1) + b'"b64": "'
-    after = b'"' + _new_line(depth) + b"}"
+    before = b"{" + new_line(depth + 1) + b'"b64": "'
+    after = b'"' + new_line(depth) + b"}"
     return [before + base64.b64encode(value) + after for value in values]
 
 

@@ -41,6 +41,8 @@ async def answer_predict(
             decoded = decode(body, signature=signature)
         else:
             decoded = await on_thread(partial(decode, body, signature=signature))
+        # What was parsed may be larger than the tensors that were made of it.
+        del body
         response = await inference.predict_leased(
             PredictRequest(
                 ModelSpec(spec.name, spec.version, spec.label, name),
