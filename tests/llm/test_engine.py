@@ -107,15 +107,24 @@ def test_a_token_is_read_while_the_next_one_is_computed() -> None:
 
 
 def test_closing_a_stream_ends_the_work() -> None:
+    is_closed = threading.Event()
+    num_steps = 0
+
+    def wait_for_close(_: StepBatch) -> None:
+        nonlocal num_steps
+        num_steps += 1
+        assert num_steps == 1 or is_closed.wait(timeout=60)
+
     async def scenario(engine: Engine) -> None:
         stream = engine.submit(make_request(PROMPT, max_tokens=LONG))
         await anext(stream)
         await stream.aclose()
+        is_closed.set()
         await until(lambda: engine.statistics.requests_ended == {"cancelled": 1})
         assert engine.statistics.kv_cache_usage == 0
         assert await collect(engine, make_request(PROMPT)) == {0: expected(PROMPT)}
 
-    with running_engine() as engine:
+    with running_engine(lambda: ToyDecoder(before_step=wait_for_close)) as engine:
         asyncio.run(scenario(engine))
 
 
