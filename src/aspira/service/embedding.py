@@ -5,13 +5,13 @@ from types import TracebackType
 from typing import Self
 
 from aspira.contracts.embedding import EmbeddingLimits, TextInput
-from aspira.contracts.errors import FailedPrecondition, NotFound
+from aspira.contracts.errors import FailedPrecondition
 from aspira.contracts.identity import ModelSpec
 from aspira.contracts.servable import Served
 from aspira.lifecycle.lease import Lease
 from aspira.llm.encoders.model import EmbeddingModel, Embeddings
 from aspira.llm.servable import LanguageModel
-from aspira.service.generation import LeaseVersion
+from aspira.service.generation import LeaseVersion, lease_model
 
 
 class EmbeddingService:
@@ -27,11 +27,7 @@ class EmbeddingService:
             NotFound: no such model or version is ready.
             FailedPrecondition: it makes no embeddings.
         """
-        try:
-            lease = self._lease(spec)
-        except NotFound as error:
-            message = f"{error.message}. GET /v1/models lists the models that can be asked."
-            raise NotFound(message) from None
+        lease = lease_model(self._lease, spec=spec)
         model = lease.servable
         if isinstance(model, EmbeddingModel):
             return EmbeddingSession(model, lease=lease)

@@ -30,6 +30,19 @@ LeaseVersion = Callable[[ModelSpec], Lease[Served]]
 _OnClose = Callable[["GenerationSession"], None]
 
 
+def lease_model(lease: LeaseVersion, *, spec: ModelSpec) -> Lease[Served]:
+    """As `lease`; for APIs whose clients take the name of a model from a list.
+
+    Raises:
+        ServingError: as `lease`; NotFound says where the list is.
+    """
+    try:
+        return lease(spec)
+    except NotFound as error:
+        message = f"{error.message}. GET /v1/models lists the models that can be asked."
+        raise NotFound(message) from None
+
+
 class GenerationService:
     """Every generation of every protocol. Event loop only.
 
@@ -48,7 +61,7 @@ class GenerationService:
             NotFound: no such model or version is ready.
             FailedPrecondition: it is no language model.
         """
-        lease = self._take(spec)
+        lease = lease_model(self._lease, spec=spec)
         model = lease.servable
         if isinstance(model, LanguageModel):
             return self._begin(model, lease=lease)
@@ -64,19 +77,12 @@ class GenerationService:
 
     def try_open(self, spec: ModelSpec) -> "GenerationSession | None":
         """As `open`; None if what answers is no language model."""
-        lease = self._take(spec)
+        lease = lease_model(self._lease, spec=spec)
         model = lease.servable
         if isinstance(model, LanguageModel):
             return self._begin(model, lease=lease)
         lease.release()
         return None
-
-    def _take(self, spec: ModelSpec) -> Lease[Served]:
-        try:
-            return self._lease(spec)
-        except NotFound as error:
-            message = f"{error.message}. GET /v1/models lists the models that can be asked."
-            raise NotFound(message) from None
 
     def _begin(self, model: LanguageModel, *, lease: Lease[Served]) -> "GenerationSession":
         sessions = self._sessions[lease.servable_id]

@@ -24,8 +24,8 @@ from aspira.frontends.asgi import Receive, Scope, Send, read_body
 from aspira.frontends.counting import Outcome, RequestCounter
 from aspira.frontends.departures import DepartureWatch
 from aspira.frontends.generation.errors import BodyTooLarge, EncodeError, MethodNotAllowed
-from aspira.frontends.generation.origin import CHAT, TEXT, set_origin
 from aspira.frontends.generation.responder import RawHeaders, Responder
+from aspira.frontends.origin import CHAT, TEXT, set_origin
 from aspira.service.drain import RequestGate
 
 CHAT_API = "chat_completions"

@@ -13,7 +13,7 @@ from aspira.contracts.generation import (
     StopRules,
 )
 from aspira.frontends.generation.fields import BadField, Fields, as_number
-from aspira.frontends.generation.origin import current_origin
+from aspira.frontends.origin import current_origin
 
 DEFAULT_MAX_TOKENS = 16
 """Where a text is continued. An answer in a chat ends by itself."""

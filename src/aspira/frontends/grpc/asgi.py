@@ -16,7 +16,6 @@ from aspira.contracts.errors import (
 )
 from aspira.frontends.asgi import MAX_INFLATED_BYTES, Receive, Scope, Send, read_body
 from aspira.frontends.departures import DepartureWatch
-from aspira.frontends.generation.origin import TEXT, set_origin
 from aspira.frontends.grpc.framing import (
     PREFIX_BYTES,
     CallHeaders,
@@ -38,6 +37,7 @@ from aspira.frontends.grpc.methods import (
     read_message,
 )
 from aspira.frontends.offload import on_thread
+from aspira.frontends.origin import TEXT, set_origin
 from aspira.service.drain import RequestGate
 
 _CONTENT_TYPE = (b"content-type", b"application/grpc")

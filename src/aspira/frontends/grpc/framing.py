@@ -17,8 +17,8 @@ from aspira.contracts.errors import (
     ServingError,
     Unimplemented,
 )
-from aspira.frontends.generation.origin import TRACEPARENT
 from aspira.frontends.grpc.methods import retry_metadata, status_message
+from aspira.frontends.origin import TRACEPARENT
 from aspira.frontends.priority import PRIORITY_HEADER, parse_priority
 
 Headers = Iterable[tuple[bytes, bytes]]

@@ -15,7 +15,6 @@ import uvicorn
 from aspira.contracts.clock import Clock
 from aspira.contracts.errors import ServingError
 from aspira.frontends.asgi import Application
-from aspira.frontends.generation.origin import TEXT, set_origin
 from aspira.frontends.grpc.methods import (
     MAX_MESSAGE_BYTES,
     Message,
@@ -31,6 +30,7 @@ from aspira.frontends.grpc.methods import (
 from aspira.frontends.listeners.channel_arguments import channel_options
 from aspira.frontends.listeners.options import ListenerOptions, bind_port
 from aspira.frontends.listeners.tls import Tls, make_ssl_context
+from aspira.frontends.origin import TEXT, set_origin
 from aspira.frontends.priority import PRIORITY_HEADER, parse_priority
 from aspira.service.drain import RequestGate
 
