@@ -184,3 +184,20 @@ def begin_request(
 def statistics_of(server: Server) -> Any:
     ((_, model),) = server._manager.ready()
     return model.statistics
+
+
+async def check_that_leaving_ends_the_work(base_path: Path, *, request: Request) -> None:
+    """A request for many tokens whose client leaves amid a step costs that step, no more."""
+    held = HeldDecoder()
+    async with serving_language_model(base_path, source=held.source) as server:
+        held.hold()
+        client, task = begin_request(server, request=request)
+        await held.reached.wait()
+        client.leave()
+        await task
+        num_steps = held.num_steps
+        held.go()
+        await until(lambda: "cancelled" in statistics_of(server).requests_ended)
+        assert held.num_steps - num_steps == 1
+        assert statistics_of(server).kv_cache_usage == 0
+        assert statistics_of(server).num_requests_running == 0

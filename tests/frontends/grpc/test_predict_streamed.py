@@ -23,6 +23,7 @@ from grpc_exchange import CallResult, call_request, read_result
 from language_toys import (
     HeldDecoder,
     begin_request,
+    check_that_leaving_ends_the_work,
     expected,
     serving_language_model,
     statistics_of,
@@ -198,23 +199,8 @@ def test_a_handshake_alone_does_not_hold_up_a_shutdown(tmp_path: Path) -> None:
 @pytest.mark.parametrize("is_complete", [True, False])
 def test_work_ends_when_the_client_leaves(tmp_path: Path, is_complete: bool) -> None:
     """Also while it could send further messages."""
-
-    async def run() -> None:
-        held = HeldDecoder()
-        async with serving_language_model(tmp_path / "m", source=held.source) as server:
-            held.hold()
-            call = call_request(PATH, text("hi", max_tokens=200))
-            client, task = begin_request(server, request=replace(call, is_complete=is_complete))
-            await held.reached.wait()
-            client.leave()
-            await task
-            num_steps = held.num_steps
-            held.go()
-            await until(lambda: "cancelled" in statistics_of(server).requests_ended)
-            assert held.num_steps - num_steps == 1  # the one that was under way
-            assert statistics_of(server).kv_cache_usage == 0
-
-    asyncio.run(run())
+    request = replace(call_request(PATH, text("hi", max_tokens=200)), is_complete=is_complete)
+    asyncio.run(check_that_leaving_ends_the_work(tmp_path / "m", request=request))
 
 
 @pytest.mark.parametrize(

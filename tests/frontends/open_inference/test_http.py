@@ -15,9 +15,9 @@ from aspira.settings import Settings
 from language_toys import (
     HeldDecoder,
     begin_request,
+    check_that_leaving_ends_the_work,
     expected,
     serving_language_model,
-    statistics_of,
     until,
     with_options,
 )
@@ -322,22 +322,8 @@ def test_a_predictor_generates_nothing(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("path", [GENERATE, STREAM])
 def test_work_ends_when_the_client_leaves(tmp_path: Path, path: str) -> None:
-    async def run() -> None:
-        held = HeldDecoder()
-        async with serving_language_model(tmp_path / "m", source=held.source) as server:
-            held.hold()
-            request = post(path, body=text("hi", max_tokens=200, ignore_eos=True))
-            client, task = begin_request(server, request=request)
-            await held.reached.wait()
-            client.leave()
-            await task
-            num_steps = held.num_steps
-            held.go()
-            await until(lambda: "cancelled" in statistics_of(server).requests_ended)
-            assert held.num_steps - num_steps == 1  # the one that was under way
-            assert statistics_of(server).kv_cache_usage == 0
-
-    asyncio.run(run())
+    request = post(path, body=text("hi", max_tokens=200, ignore_eos=True))
+    asyncio.run(check_that_leaving_ends_the_work(tmp_path / "m", request=request))
 
 
 def test_silence_is_broken_by_comments(tmp_path: Path) -> None:

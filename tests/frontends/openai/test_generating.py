@@ -16,10 +16,10 @@ from language_toys import (
     HeldDecoder,
     ToySource,
     begin_request,
+    check_that_leaving_ends_the_work,
     events_of,
     expected,
     serving_language_model,
-    statistics_of,
     until,
     with_options,
     write_language_model,
@@ -202,23 +202,9 @@ def begin(server: Server, body: object, *, path: str = CHAT) -> tuple[ScriptedCl
 
 @pytest.mark.parametrize("is_streamed", [True, False])
 def test_work_ends_when_the_client_leaves(tmp_path: Path, is_streamed: bool) -> None:
-    async def run() -> None:
-        held = HeldDecoder()
-        async with serving_language_model(tmp_path / "m", source=held.source) as server:
-            held.hold()
-            body = chat_body("hi", stream=is_streamed, max_tokens=200, ignore_eos=True)
-            client, task = begin(server, body)
-            await held.reached.wait()
-            client.leave()
-            await task
-            num_steps = held.num_steps
-            held.go()
-            await until(lambda: "cancelled" in statistics_of(server).requests_ended)
-            assert held.num_steps - num_steps == 1  # the one that was under way
-            assert statistics_of(server).kv_cache_usage == 0
-            assert statistics_of(server).num_requests_running == 0
-
-    asyncio.run(run())
+    body = chat_body("hi", stream=is_streamed, max_tokens=200, ignore_eos=True)
+    request = post(CHAT, body=body)
+    asyncio.run(check_that_leaving_ends_the_work(tmp_path / "m", request=request))
 
 
 def test_silence_is_broken_by_comments(tmp_path: Path) -> None:
