@@ -8,6 +8,8 @@ What looks like a call and is none stays text. The forms without tags count only
 request, since an answer may well be a JSON object.
 """
 
+import json
+import re
 import secrets
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
@@ -19,7 +21,8 @@ from aspira.frontends.openai.markers import split_settled
 
 _BEGIN, _END = "<tool_call>", "</tool_call>"
 _PYTHON_TAG = "<|python_tag|>"
-_SEPARATOR = ";"
+_SEPARATOR = re.compile(r"\s*;\s*")
+_DECODER = json.JSONDecoder()
 
 
 class ToolCall(NamedTuple):
@@ -96,10 +99,29 @@ class ToolCallParser:
         return True
 
     def _settle_object(self, held: str) -> Parsed:
-        parts = held.strip().removeprefix(_PYTHON_TAG).split(_SEPARATOR)
+        parts = _split_values(held.strip().removeprefix(_PYTHON_TAG).lstrip())
         calls = [_parse_call(part, keys=("parameters", "arguments")) for part in parts]
         found = [call for call in calls if call is not None and call.name in self._names]
-        return Parsed("", found) if len(found) == len(parts) else Parsed(held)
+        return Parsed("", found) if found and len(found) == len(parts) else Parsed(held)
+
+
+def _split_values(text: str) -> list[str]:
+    """The JSON values of a text that is nothing but such, with semicolons between them; else none.
+
+    Semicolons within strings separate nothing: an argument may be a program.
+    """
+    parts: list[str] = []
+    begin = 0
+    while True:
+        try:
+            _, end = _DECODER.raw_decode(text, begin)
+        except (ValueError, RecursionError):
+            return []
+        parts.append(text[begin:end])
+        separator = _SEPARATOR.match(text, end)
+        if separator is None:
+            return parts if end == len(text) else []
+        begin = separator.end()
 
 
 def _settle(text: str, *, otherwise: str) -> Parsed:
