@@ -100,6 +100,28 @@ def test_another_runner_that_does_not_work_either_is_unavailable() -> None:
         keeper.rebuild()
 
 
+class CountedDecoder(ToyDecoder):
+    """Knows how often it was closed."""
+
+    num_closed = 0
+
+    def close(self) -> None:
+        self.num_closed += 1
+        super().close()
+
+
+def test_a_runner_is_closed_once_however_often_it_is_given_up() -> None:
+    """What it shares with others, a session for instance, it must not give up for them."""
+    runners = [CountedDecoder()]
+    first = runners[0]
+    keeper = RunnerKeeper(runners.pop)
+    for _ in range(2):
+        with pytest.raises(Unavailable):
+            keeper.rebuild()
+        keeper.close()
+    assert first.num_closed == 1
+
+
 def test_a_runner_that_cannot_be_made_again_is_unavailable() -> None:
     runners: list[Runner] = [scripted(None)()]
 

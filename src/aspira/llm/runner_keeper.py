@@ -27,6 +27,7 @@ class RunnerKeeper:
         self.num_rebuilds = 0
         self._num_failures = 0
         self._has_worked = False
+        self._is_closed = False
 
     def run(self, batch: StepBatch) -> Logits:
         """Make a step.
@@ -57,6 +58,7 @@ class RunnerKeeper:
             raise Unavailable("The model's runner failed before its first step was complete")
         try:
             self.runner = self._make_runner()
+            self._is_closed = False
             _make_smallest_step(self.runner)
         except Exception as error:
             raise Unavailable(f"The model's runner could not be made again: {error}") from error
@@ -66,7 +68,10 @@ class RunnerKeeper:
         return self.runner
 
     def close(self) -> None:
-        """Free the runner, in whatever state it is."""
+        """Free the runner, in whatever state it is, once: others may use what it shares."""
+        if self._is_closed:
+            return
+        self._is_closed = True
         try:
             self.runner.close()
         except Exception:
