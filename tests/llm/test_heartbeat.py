@@ -1,3 +1,5 @@
+from collections.abc import Callable
+
 import pytest
 
 from aspira.llm.heartbeat import Heartbeat
@@ -66,3 +68,28 @@ def test_what_has_a_limit_of_its_own_is_no_step() -> None:
     assert heartbeat.is_stuck
     heartbeat.beat()
     assert heartbeat.limit_s == 10
+
+
+class AskedClock(JumpClock):
+    """Lets something happen on another thread while the time is being asked for."""
+
+    meanwhile: Callable[[], None] | None = None
+
+    def now(self) -> float:
+        meanwhile, self.meanwhile = self.meanwhile, None
+        if meanwhile is not None:
+            meanwhile()
+        return super().now()
+
+
+@pytest.mark.parametrize("is_last", [False, True])
+def test_a_long_wait_that_ends_while_it_is_looked_at_is_no_stall(is_last: bool) -> None:
+    clock = AskedClock()
+    heartbeat = Heartbeat(clock, longest_s=100)
+    heartbeat.beat()
+    clock.jump(0.01)
+    heartbeat.learn()
+    heartbeat.beat(limit_s=600)
+    clock.jump(500)
+    clock.meanwhile = heartbeat.rest if is_last else heartbeat.beat
+    assert not heartbeat.is_stalled

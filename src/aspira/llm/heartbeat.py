@@ -1,10 +1,19 @@
 """Tells a slow engine from one that hangs, by its steps and without asking it."""
 
+from typing import NamedTuple
+
 from aspira.contracts.clock import Clock
 
 _SHORTEST_LIMIT_S = 10.0
 _TIMES_SLOWEST = 20.0
 """A step that takes this much longer than any before it is one that hangs."""
+
+
+class _Busy(NamedTuple):
+    """What is going on since the last beat. `own_limit_s` is None for a step."""
+
+    since: float
+    own_limit_s: float | None
 
 
 class Heartbeat:
@@ -19,42 +28,44 @@ class Heartbeat:
         self._clock = clock
         self._longest_s = longest_s
         self._slowest_s = 0.0
-        self._own_limit_s: float | None = None
-        self._busy_since: float | None = None
+        # Replaced whole: a reader must not measure a step by another one's limit.
+        self._busy: _Busy | None = None
 
     @property
     def limit_s(self) -> float:
         """How long what is going on may take."""
-        if self._own_limit_s is not None:
-            return self._own_limit_s
-        if not self._slowest_s:
-            return self._longest_s
-        return min(max(_SHORTEST_LIMIT_S, _TIMES_SLOWEST * self._slowest_s), self._longest_s)
+        return self._limit_of(self._busy)
 
     @property
     def is_stalled(self) -> bool:
         """Whether there is work and no step ended for longer than one may take."""
-        return self._busy_s() > self.limit_s
+        busy = self._busy
+        return self._elapsed_s(busy) > self._limit_of(busy)
 
     @property
     def is_stuck(self) -> bool:
         """Whether it is so long that there is no hope left."""
-        return self._busy_s() > max(self.limit_s, self._longest_s)
+        busy = self._busy
+        return self._elapsed_s(busy) > max(self._limit_of(busy), self._longest_s)
 
     def beat(self, *, limit_s: float | None = None) -> None:
         """There is work, and the engine gets on with it: a step, or what has its own limit."""
-        self._own_limit_s = limit_s
-        self._busy_since = self._clock.now()
+        self._busy = _Busy(self._clock.now(), limit_s)
 
     def learn(self) -> None:
         """The step of the last beat has ended."""
-        self._slowest_s = max(self._slowest_s, self._busy_s())
+        self._slowest_s = max(self._slowest_s, self._elapsed_s(self._busy))
 
     def rest(self) -> None:
         """There is nothing to do."""
-        self._own_limit_s = None
-        self._busy_since = None
+        self._busy = None
 
-    def _busy_s(self) -> float:
-        busy_since = self._busy_since
-        return 0.0 if busy_since is None else self._clock.now() - busy_since
+    def _limit_of(self, busy: _Busy | None) -> float:
+        if busy is not None and busy.own_limit_s is not None:
+            return busy.own_limit_s
+        if not self._slowest_s:
+            return self._longest_s
+        return min(max(_SHORTEST_LIMIT_S, _TIMES_SLOWEST * self._slowest_s), self._longest_s)
+
+    def _elapsed_s(self, busy: _Busy | None) -> float:
+        return 0.0 if busy is None else self._clock.now() - busy.since
