@@ -130,6 +130,18 @@ def test_log_probabilities_are_told(tmp_path: Path) -> None:
     assert sum(one["logprob"] for one in best) == pytest.approx(answer.json["cumulative_logprob"])
 
 
+def test_a_stream_tells_the_log_probability_of_all_so_far(tmp_path: Path) -> None:
+    """An answer for each choice at least, however slow the reader is."""
+    options = {"n": 2, "return_logprobs": True, "return_cumulative_logprob": True}
+    (answer,) = ask_text(tmp_path, post(STREAM, body=text("hi", **options)))
+    totals = [0.0, 0.0]
+    for event in events_of(answer):
+        for choice, entries in enumerate(map(json.loads, event["logprobs"])):
+            totals[choice] += sum(one["logprob"] for entry in entries for one in entry.values())
+        assert event["cumulative_logprob"] == pytest.approx(totals)
+    assert all(totals)
+
+
 @pytest.mark.parametrize(
     ("path", "body", "status", "words"),
     [

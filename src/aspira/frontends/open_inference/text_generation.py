@@ -23,18 +23,23 @@ _NOT_ENDED = "None"
 
 @dataclass(slots=True)
 class _Choice:
-    """What a choice gained since the last answer."""
+    """What a choice gained since the last answer, and what holds from its begin."""
 
     text: str = ""
     num_tokens: int = 0
     logprobs: list[TokenLogprob] = field(default_factory=list)
+    cumulative_logprob: float = 0.0
     finish_reason: FinishReason | None = None
 
     def add(self, delta: Delta) -> None:
         self.text += delta.text
         self.num_tokens += len(delta.token_ids)
         self.logprobs += delta.logprobs
+        self.cumulative_logprob += sum(one.logprob for one in delta.logprobs)
         self.finish_reason = delta.finish_reason
+
+    def after_answer(self) -> "_Choice":
+        return _Choice(cumulative_logprob=self.cumulative_logprob, finish_reason=self.finish_reason)
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +73,7 @@ async def generate_text(
             choices[arrival.delta.choice].add(arrival.delta)
             if order.is_streamed:
                 yield _encode(order, gain=_Gain(choices, len(prompt), session))
-                choices = [_Choice(finish_reason=choice.finish_reason) for choice in choices]
+                choices = [choice.after_answer() for choice in choices]
     if not order.is_streamed:
         yield _encode(order, gain=_Gain(choices, len(prompt), session))
 
@@ -89,8 +94,7 @@ def _encode_reasons(gain: _Gain) -> Any:
 
 
 def _encode_cumulative(gain: _Gain) -> Any:
-    sums = [sum(one.logprob for one in choice.logprobs) for choice in gain.choices]
-    return np.array(sums, np.float32)
+    return np.array([choice.cumulative_logprob for choice in gain.choices], np.float32)
 
 
 def _encode_logprobs(gain: _Gain) -> Any:
