@@ -53,6 +53,7 @@ class GenerationService:
         self._lease = lease
         self._stream_drain_s = stream_drain_s
         self._sessions: defaultdict[ServableId, _Sessions] = defaultdict(set)
+        self._leaving: list[_Sessions] = []  # of versions that drain
 
     def open(self, spec: ModelSpec) -> "GenerationSession":
         """The version that answers `spec`, kept loaded until the session is closed.
@@ -97,14 +98,16 @@ class GenerationService:
         if event.state == VersionState.DRAINING.value:
             # No session is added to a version that has left, but its number may come again.
             sessions = self._sessions.pop(event.servable_id, set())
+            self._leaving = [others for others in self._leaving if others]
             if sessions:
+                self._leaving.append(sessions)
                 self._end_later(
                     sessions, delay_s=self._stream_drain_s, leaving="version of the model"
                 )
 
     def end_streams_after(self, delay_s: float) -> None:
         """The server shuts down: end what is then still open, with an error rather than silence."""
-        for sessions in self._sessions.values():
+        for sessions in (*self._sessions.values(), *self._leaving):
             self._end_later(sessions, delay_s=delay_s, leaving="server")
 
     def _end_later(self, sessions: _Sessions, *, delay_s: float, leaving: str) -> None:

@@ -312,6 +312,26 @@ def test_a_server_that_shuts_down_tells_its_streams(tmp_path: Path) -> None:
     asyncio.run(run())
 
 
+def test_a_server_that_shuts_down_tells_the_streams_of_a_version_that_leaves_too(
+    tmp_path: Path,
+) -> None:
+    async def run() -> None:
+        held, base_path = HeldDecoder(version=1), tmp_path / "m"
+        async with serving_language_model(base_path, source=held.source) as server:
+            held.hold()
+            client, task = begin(server, chat_body("hi", stream=True))
+            await held.reached.wait()
+            write_language_model(base_path, version=2)
+            await server._models.reload(server._models.configs)
+            await until(lambda: [s.version for s, _ in server._manager.ready()] == [2])
+            server._generation.end_streams_after(0.0)
+            await task
+            assert "server is being shut down" in in_band_error(client)["message"]
+            held.go()
+
+    asyncio.run(run())
+
+
 def test_a_dead_engine_makes_the_model_unready_and_says_so(tmp_path: Path) -> None:
     async def run() -> None:
         broken = threading.Event()
