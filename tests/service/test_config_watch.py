@@ -41,7 +41,7 @@ class Watched:
     def __init__(self, file: Path, *, caplog: pytest.LogCaptureFixture) -> None:
         self.file = file
         self.reloads: list[list[str]] = []
-        self.errors: list[ServingError] = []
+        self.errors: list[BaseException] = []
         self.reloaded = asyncio.Event()
         self._caplog = caplog
 
@@ -245,6 +245,22 @@ def test_it_looks_by_itself_until_it_is_stopped(play: Play) -> None:
     assert play(scenario).reloads == [["b"], ["c"]]
 
 
+def test_it_looks_on_after_a_bug(play: Play) -> None:
+    async def scenario(watched: Watched) -> None:
+        watched.errors.append(ValueError("a bug"))
+        watch = watched.watch("a", poll_interval_s=A_MOMENT_S)
+        for names in (("b",), ("c",)):
+            watched.reloaded.clear()
+            watched.file.write_text(text_of(*names))
+            await watched.reloaded.wait()
+        await watch.stop()
+
+    watched = play(scenario)
+    assert watched.reloads[0] == ["b"]
+    assert watched.reloads[-1] == ["c"]
+    assert watched.messages == [f"Looking at {watched.file} met a bug"]
+
+
 @pytest.mark.parametrize("interval_s", [0, -1])
 def test_without_an_interval_it_does_not_look(play: Play, interval_s: float) -> None:
     async def scenario(watched: Watched) -> None:
@@ -308,3 +324,16 @@ def test_what_was_refused_on_request_is_tried_again_by_the_next_look(
         await watch.look()
 
     assert play(scenario).reloads == [["b"]] * num_reloads
+
+
+def test_a_request_that_is_given_up_leaves_the_file_to_the_next_look(play: Play) -> None:
+    async def scenario(watched: Watched) -> None:
+        watch = watched.watch("a")
+        watched.file.write_text(text_of("b"))
+        # While another change is being applied, for instance.
+        watched.errors.append(asyncio.CancelledError())
+        with pytest.raises(asyncio.CancelledError):
+            await watch.reread()
+        await watch.look()
+
+    assert play(scenario).reloads == [["b"], ["b"]]

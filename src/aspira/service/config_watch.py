@@ -23,6 +23,9 @@ from aspira.wire.text_format import read_text_file
 
 Reload = Callable[[ModelConfigs], Awaitable[None]]
 
+_REFUSALS = (InvalidArgument, FailedPrecondition)
+"""Nothing was changed. Other errors come after the change, from models that did not load."""
+
 _logger = logging.getLogger(__name__)
 
 
@@ -88,20 +91,21 @@ class ConfigWatch:
         configs = decode_model_configs(message)
         if configs is None:
             raise cannot_transition()
-        is_applied = True
         try:
             await self._reload(configs)
-        except (InvalidArgument, FailedPrecondition):
-            is_applied = False
-            raise
-        finally:
-            if is_applied:
+        except ServingError as error:
+            if not isinstance(error, _REFUSALS):
                 self._text, self._configs = text, configs
+            raise
+        self._text, self._configs = text, configs
 
     async def _poll(self) -> None:
         while True:
             await asyncio.sleep(self._poll_interval_s)
-            await self.look()
+            try:
+                await self.look()
+            except Exception:  # a bug met once must not end the looking
+                _logger.exception("Looking at %s met a bug", self._path)
 
     async def _try_apply(self, message: Message) -> bool:
         """Whether nothing is left to be done about what the file says."""
@@ -109,8 +113,7 @@ class ConfigWatch:
             await self._apply(message)
         except ServingError as error:
             self._report(f"PollFilesystemAndReloadConfig failed to ReloadConfig: {error.message}")
-            # Other errors come after the change, from models that did not load.
-            if isinstance(error, (InvalidArgument, FailedPrecondition)):
+            if isinstance(error, _REFUSALS):
                 return False
         else:
             self._problem = ""
