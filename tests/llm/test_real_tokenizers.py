@@ -10,6 +10,7 @@ from tokenizers import Tokenizer as HuggingFaceTokenizer
 from tokenizers import decoders, models, pre_tokenizers, trainers
 
 from aspira.llm.detokenizer import Detokenizer
+from aspira.llm.token_bytes import TokenBytes
 
 TEXTS = (
     "Hello world, hello again. The quick brown fox.",
@@ -37,7 +38,7 @@ class Wrapped:
         return str(self._tokenizer.decode(list(token_ids)))
 
     def token_bytes(self, token_id: int) -> bytes | None:
-        raise NotImplementedError
+        return TokenBytes(self._tokenizer).find(token_id)
 
 
 def byte_level() -> Wrapped:
@@ -83,9 +84,28 @@ def test_the_stream_adds_up_and_has_no_half_characters(tokenizer: Wrapped, text:
 
 @pytest.mark.parametrize("tokenizer", [byte_level(), byte_fallback()], ids=["level", "fallback"])
 def test_a_continuation_fits_to_its_prompt(tokenizer: Wrapped) -> None:
+    for prompt_text in ("Hello world,", "dear 🙂🙂", "日本語é", "👩‍👩‍👧‍👦"):
+        for text in (" the quick fox.", "日本語", "🙂 a"):
+            tokens = tokenizer.encode(prompt_text)
+            prompt, rest = tokens, tokenizer.encode(prompt_text + text)[len(tokens) :]
+            detokenizer = Detokenizer(tokenizer, prompt=prompt)
+            streamed = "".join(map(detokenizer.push, rest)) + detokenizer.flush()
+            assert streamed == text
+
+
+@pytest.mark.parametrize("tokenizer", [byte_level(), byte_fallback()], ids=["level", "fallback"])
+def test_a_continuation_fits_wherever_its_prompt_ends(tokenizer: Wrapped) -> None:
     tokens = tokenizer.encode("Hello world, the quick fox.")
     for cut in range(1, len(tokens)):
         prompt, rest = tokens[:cut], tokens[cut:]
         detokenizer = Detokenizer(tokenizer, prompt=prompt)
         streamed = "".join(map(detokenizer.push, rest)) + detokenizer.flush()
         assert tokenizer.decode(prompt) + streamed == tokenizer.decode(tokens)
+
+
+def test_a_token_out_of_the_alphabet_stands_for_itself() -> None:
+    backend = HuggingFaceTokenizer(models.BPE({"é": 0, "日": 1}, []))
+    backend.decoder = decoders.ByteLevel()
+    spelled = [TokenBytes(backend).find(token_id) for token_id in (0, 1)]
+    assert spelled == [b"\xe9", "日".encode()]
+    assert [backend.decode([token_id]) for token_id in (0, 1)] == ["\ufffd", "日"]

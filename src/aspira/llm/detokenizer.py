@@ -14,7 +14,7 @@ from aspira.llm.vocabulary import Vocabulary
 REPLACEMENT = "\ufffd"
 
 _CONTEXT = 4
-"""Tokens of the prompt that the first window begins with."""
+"""Tokens of the prompt that the first window begins with, if no character is cut by that."""
 
 _MAX_WINDOW = 12
 """Tokens that may be decoded again, before the window begins anew at whole characters."""
@@ -31,7 +31,7 @@ class Detokenizer:
 
     def __init__(self, vocabulary: Vocabulary, *, prompt: Sequence[int] = ()) -> None:
         self._vocabulary = vocabulary
-        self._window = list(prompt[-_CONTEXT:])
+        self._window = list(prompt[_find_context(prompt, vocabulary=vocabulary) :])
         self._num_whole = len(self._window)  # tokens at the last point of whole characters
         self._num_sent = len(self._decode().rstrip(REPLACEMENT))
 
@@ -66,3 +66,19 @@ class Detokenizer:
 
     def _decode(self) -> str:
         return self._vocabulary.decode(self._window) if self._window else ""
+
+
+def _find_context(prompt: Sequence[int], *, vocabulary: Vocabulary) -> int:
+    """Where the first window begins. Were it within a character, a whole run of bytes might be
+    decoded as broken, those at the prompt's end too, and be told as if it were output.
+    """
+    begin = max(len(prompt) - _CONTEXT, 0)
+    earliest = max(begin - _MAX_UNFINISHED, 0)
+    while begin > earliest and _goes_on(vocabulary.token_bytes(prompt[begin])):
+        begin -= 1
+    return begin
+
+
+def _goes_on(spelled: bytes | None) -> bool:
+    """Whether a token begins within a character."""
+    return spelled is not None and b"\x80" <= spelled[:1] < b"\xc0"

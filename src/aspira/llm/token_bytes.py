@@ -41,6 +41,10 @@ class TokenBytes:
 
     def _decode(self, piece: str) -> bytes:
         if self._is_byte_level:
-            return bytes(_BYTE_OF_CHARACTER[character] for character in piece)
+            try:
+                return bytes(_BYTE_OF_CHARACTER[character] for character in piece)
+            except KeyError:
+                # As the library decodes: what is not of that alphabet stands for itself.
+                return piece.encode()
         byte = _BYTE_PIECE.fullmatch(piece)
         return bytes([int(byte[1], 16)]) if byte else piece.replace(_SPACE, " ").encode()
