@@ -53,6 +53,7 @@ class Supervisor:
                 status = await _wait_ended(server, stopping=stopping)
                 if status is None:
                     return await self._shut_down(server)
+                await self._let_go()
                 is_settled = asyncio.get_running_loop().time() - started_s > _SETTLED_S
                 server = await self._restart(
                     f"The server process died ({describe_exit(status)})",
@@ -62,8 +63,7 @@ class Supervisor:
             return 0
         finally:
             stopping.cancel()
-            if self._server is not None:
-                await self._server.kill()
+            await self._let_go()
 
     async def _start(self, stopping: asyncio.Future[None]) -> EnvoyServer | None:
         """A server with its ports open; None if a signal came first."""
@@ -83,9 +83,20 @@ class Supervisor:
             listening.cancel()
             await asyncio.gather(listening, return_exceptions=True)
             return None
-        await listening
+        try:
+            await listening
+        except ServingError:
+            # A process that told why it cannot start waits for its end, with all that it loaded.
+            await self._let_go()
+            raise
         command.config_file.unlink()
         return server
+
+    async def _let_go(self) -> None:
+        """See that the process has ended, and forget it."""
+        server, self._server = self._server, None
+        if server is not None:
+            await server.kill()
 
     async def _restart(
         self, reason: str, *, stopping: asyncio.Future[None], is_in_loop: bool

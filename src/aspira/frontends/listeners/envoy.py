@@ -185,9 +185,10 @@ class EnvoyServer:
         self._writer.close()
 
     async def kill(self) -> None:
-        """End the process without ceremony."""
+        """End the process without ceremony, if it has not ended."""
         self.kill_now()
         await self._process.wait()
+        self._writer.close()
 
     def kill_now(self) -> None:
         """As `kill`, for a caller that cannot wait."""
