@@ -469,6 +469,16 @@ def test_urls_are_taken_or_not(
 
 
 @IS_STRICT
+def test_head_is_taken_or_not(is_strict: bool, tmp_path: Path) -> None:
+    async def scenario(stage: Stage) -> None:
+        for path in ("/v1/models/m", "/v1/models/m/metadata"):
+            answer = await stage.ask(Request("HEAD", path))
+            assert (answer.status, answer.body) == (400 if is_strict else 200, b"")
+
+    play(scenario, base=tmp_path, settings=one_model(tmp_path, is_strict=is_strict))
+
+
+@IS_STRICT
 def test_a_question_in_upper_case_is_about_the_metadata_or_the_status(
     is_strict: bool, tmp_path: Path
 ) -> None:

@@ -16,3 +16,13 @@ def test_what_others_log_is_left_alone(caplog: pytest.LogCaptureFixture) -> None
     logging.getLogger("aspira").warning("heard")
     assert "heard" in caplog.text
     assert logging.getLoggerClass() is logger_class
+
+
+def test_its_errors_go_where_all_others_go_and_nowhere_else(
+    caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]
+) -> None:
+    import_nncf()
+    logging.getLogger("nncf").warning("a small sample")
+    logging.getLogger("nncf").error("no such node")
+    assert [record.getMessage() for record in caplog.records] == ["no such node"]
+    assert capfd.readouterr().out == ""

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from aspira.contracts.errors import ServingError, Unknown
 from aspira.frontends.asgi import Receive, Scope, Send
 from aspira.frontends.listeners.envoy import CONTROL_VARIABLE, SETTINGS_VARIABLE
+from aspira.observability.log_lines import take_over_logging
 from aspira.settings import Settings, decode_settings
 
 if TYPE_CHECKING:
@@ -48,6 +49,7 @@ class EnvoyChild:
 
     async def _run_lifespan(self, receive: Receive, *, send: Send) -> None:
         await receive()
+        take_over_logging()
         asyncio.get_running_loop().set_exception_handler(
             lambda loop, context: _report_exception(loop, context=context)
         )

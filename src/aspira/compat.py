@@ -87,8 +87,10 @@ RESTORATIONS: tuple[Restoration, ...] = (
     ),
     Restoration(
         "rest.is_url_lenient",
-        "A query string, a slash at the end and verbs in upper case are accepted.",
-        "The query is part of the path, and so of the model's name: 404 or 400.",
+        "A query string, a slash at the end and verbs in upper case are accepted, and HEAD where"
+        " GET is.",
+        "The query is part of the path, and so of the model's name: 404 or 400. HEAD is 400 below"
+        " `/v1/`.",
     ),
     Restoration(
         "rest.is_every_error_explained",

@@ -2,11 +2,12 @@
 
 import logging
 import os
+import sys
 from typing import Any
 
 
 def import_nncf() -> Any:
-    """The module `nncf`, silent.
+    """The module `nncf`, silent but for errors.
 
     Raises:
         ImportError: it is not installed.
@@ -21,8 +22,16 @@ def import_nncf() -> Any:
         logging.setLoggerClass(logger_class)
     import rich
 
-    # It tells each step, and draws progress bars with the console that rich has for all. Its own
-    # way to be quiet, `set_log_level`, quiets handlers that others may have lent it.
-    logging.getLogger("nncf").setLevel(logging.ERROR)
+    # It tells each step, warns of the size of any sample, and draws progress bars with the console
+    # that rich has for all. What is left goes where all else goes, not to the standard output.
+    logger = logging.getLogger("nncf")
+    logger.setLevel(logging.ERROR)
+    logger.propagate = True
+    for handler in [one for one in logger.handlers if _is_for_stdout(one)]:
+        logger.removeHandler(handler)
     rich.get_console().quiet = True
     return nncf
+
+
+def _is_for_stdout(handler: logging.Handler) -> bool:
+    return type(handler) is logging.StreamHandler and handler.stream is not sys.stderr

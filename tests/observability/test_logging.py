@@ -95,8 +95,15 @@ def test_every_state_has_a_text(state: VersionState) -> None:
     ("event", "text"),
     [
         (
-            LoadAttemptFailed(SERVABLE_ID, NotFound("no file"), retries_left=2),
+            LoadAttemptFailed(SERVABLE_ID, NotFound("no file"), retries_left=0),
             "E aspira/lifecycle] Loading servable: {name: m version: 1} failed: NOT_FOUND: no file",
+        ),
+        (
+            LoadAttemptFailed(SERVABLE_ID, NotFound("no file"), retries_left=2),
+            (
+                "E aspira/lifecycle] Loading servable: {name: m version: 1} failed: "
+                "NOT_FOUND: no file; retries left: 2"
+            ),
         ),
         (
             SourceProblem("m", "No versions of servable m found under base path /m."),

@@ -149,6 +149,20 @@ def test_a_file_that_is_gone_is_told_once_and_again_after_it_was_there(play: Pla
     assert watched.messages == [f"{READ}{watched.file}; No such file or directory"] * 2
 
 
+def test_the_end_of_a_problem_is_told_once(play: Play, caplog: pytest.LogCaptureFixture) -> None:
+    async def scenario(watched: Watched) -> None:
+        watch = watched.watch("a")
+        watched.file.unlink()
+        await watch.look()
+        watched.file.write_text(text_of("a"))
+        await watch.look()
+        await watch.look()
+
+    caplog.set_level("INFO")
+    watched = play(scenario)
+    assert watched.messages[1:] == [f"The model config file {watched.file} is in force"]
+
+
 def test_a_wrong_entry_is_told_as_a_reload_that_failed(play: Play) -> None:
     async def scenario(watched: Watched) -> None:
         watch = watched.watch("a")

@@ -1,6 +1,7 @@
 """The model config file, edited while servers look at it, over both listeners."""
 
 import os
+import re
 import signal
 from collections.abc import Iterator
 from pathlib import Path
@@ -97,4 +98,21 @@ def test_a_bad_file_is_told_and_changes_nothing_until_it_is_repaired(
 def test_a_server_that_looks_at_its_file_ends_in_order(server: ServerProcess) -> None:
     server.signal(signal.SIGTERM)
     assert server.wait() == 0
-    assert server.output().endswith("Stopped.\n")
+    assert server.output().endswith(" I aspira/server] Stopped.\n")
+
+
+def test_every_line_has_its_time_and_says_how_bad_it_is(
+    server: ServerProcess, models: Path, tmp_path: Path
+) -> None:
+    config = tmp_path / "models.config"
+    write_config(config, text="nonsense")
+    assert server.wait_for_line("E aspira/service/config_watch] Failed to read ModelServerConfig")
+    write_config(config, text=entries("first", models=models))
+    assert server.wait_for_line("I aspira/service/config_watch] The model config file")
+    server.signal(signal.SIGTERM)
+    assert server.wait() == 0
+    lines = server.output().splitlines()
+    # Those of TensorFlow's C++ have a form of their own, with as much in it.
+    ours = [line for line in lines if not re.match("WARNING: All log messages|[IWE]0000 ", line)]
+    form = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d{6}: [IWE] aspira/[a-z_/]+\] .")
+    assert [line for line in ours if not form.match(line)] == []

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from aspira.cli.signals import ShutdownSignals, end_on_signals
-from aspira.cli.supervisor import Supervisor, draining_text, stopped_text
+from aspira.cli.supervisor import Supervisor, say_draining, say_stopped
 from aspira.contracts.errors import FailedPrecondition, ServingError
 from aspira.frontends.listeners.channel_arguments import unknown_to_envoy
 from aspira.frontends.listeners.envoy import find_libpython
@@ -19,6 +19,7 @@ from aspira.frontends.listeners.options import (
     check_ports_free,
 )
 from aspira.frontends.listeners.tls import Tls, read_tls
+from aspira.observability.log_lines import say, take_over_logging
 from aspira.runtimes.accelerator_options import (
     AUTO,
     INSTALL_OPENVINO,
@@ -36,6 +37,7 @@ EXIT_FAILED = 255
 def serve(settings: Settings, *, greeting: str = "") -> int:
     """Serve until a signal; returns the exit status. `greeting` is said once the ports are open."""
     end_on_signals()
+    take_over_logging()
     # TensorFlow's chatter about the machine would bury what the server says.
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "1")
     try:
@@ -57,7 +59,7 @@ def _check_ports_free(settings: Settings) -> None:
     if settings.admin.port:
         address = settings.listener.at(settings.admin.host)
         check_port_free(address.bind_host, port=settings.admin.port, flags="--admin_port")
-        report(f"Opening the admin port at {address.shown_host}:{settings.admin.port} ...")
+        say(f"Opening the admin port at {address.shown_host}:{settings.admin.port} ...")
 
 
 def choose_listener(wanted: str) -> ListenerKind:
@@ -67,21 +69,22 @@ def choose_listener(wanted: str) -> ListenerKind:
         return kind
     if find_libpython() is not None:
         return ListenerKind.ENVOY
-    report(
+    say(
         "Using the portable listener, which is slower: this Python has no shared library for "
-        "Envoy to load (Debian has it in the package libpython3)."
+        "Envoy to load (Debian has it in the package libpython3).",
+        severity="W",
     )
     return ListenerKind.PORTABLE
 
 
 def report(message: str) -> None:
-    """A line for the person at the terminal or the log."""
+    """A line for the person at the terminal."""
     print(message, file=sys.stderr, flush=True)
 
 
 async def _run_envoy(settings: Settings, *, greeting: str, tls: Tls | None) -> int:
     with tempfile.TemporaryDirectory(prefix="aspira-") as directory:
-        supervisor = Supervisor(settings, directory=Path(directory), tls=tls, report=report)
+        supervisor = Supervisor(settings, directory=Path(directory), tls=tls)
         return await supervisor.run(lambda: _report_listening(settings.listener, greeting=greeting))
 
 
@@ -112,11 +115,11 @@ async def _run_portable(settings: Settings, *, greeting: str, tls: Tls | None) -
     await stopping
     grace_s = settings.process.shutdown_grace_s
     server.gate.close()
-    report(draining_text(grace_s))
+    say_draining(grace_s)
     is_clean = await server.drain(grace_s=grace_s)
     await listener.stop()
     await server.close()
-    report(stopped_text(is_clean=is_clean))
+    say_stopped(is_clean=is_clean)
     sys.stdout.flush()
     # A run that outlasted the grace period sits in a thread that nothing can end.
     os._exit(0)
@@ -130,26 +133,28 @@ async def _start(opening: Awaitable["Server"]) -> "Server":
 
 def _report_missing_accelerator(options: AcceleratorOptions) -> None:
     if options.kind == AUTO and not has_openvino():
-        report(f"WARNING: --accelerator=auto serves with TensorFlow alone. {INSTALL_OPENVINO}")
+        text = f"--accelerator=auto serves with TensorFlow alone. {INSTALL_OPENVINO}"
+        say(text, severity="W")
 
 
 def _report_unknown_to_envoy(options: ListenerOptions) -> None:
     unknown = unknown_to_envoy(options.grpc_channel_arguments)
     if unknown:
-        report(
-            f"WARNING: {', '.join(unknown)} of --grpc_channel_arguments has NO EFFECT with the "
-            "Envoy listener; --listener=portable passes everything to gRPC"
+        say(
+            f"{', '.join(unknown)} of --grpc_channel_arguments has NO EFFECT with the "
+            "Envoy listener; --listener=portable passes everything to gRPC",
+            severity="W",
         )
 
 
 def _report_listening(options: ListenerOptions, *, greeting: str) -> None:
     kind = "SSL credentials" if options.ssl_config_file else "InsecureServerCredentials"
-    report(f"Using {kind}")
+    say(f"Using {kind}")
     if options.grpc_port:
-        report(f"Running gRPC ModelServer at {options.shown_host}:{options.grpc_port} ...")
+        say(f"Running gRPC ModelServer at {options.shown_host}:{options.grpc_port} ...")
     if options.grpc_socket_path:
-        report(f"Running gRPC ModelServer at UNIX socket {options.grpc_socket_path} ...")
+        say(f"Running gRPC ModelServer at UNIX socket {options.grpc_socket_path} ...")
     if options.rest_port:
-        report(f"Exporting HTTP/REST API at:{options.shown_host}:{options.rest_port} ...")
+        say(f"Exporting HTTP/REST API at:{options.shown_host}:{options.rest_port} ...")
     if greeting:
         report(greeting)

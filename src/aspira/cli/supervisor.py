@@ -11,6 +11,7 @@ from aspira.cli.signals import ShutdownSignals
 from aspira.contracts.errors import ServingError
 from aspira.frontends.listeners.envoy import EnvoyServer, describe_exit, make_command
 from aspira.frontends.listeners.tls import Tls
+from aspira.observability.log_lines import say
 from aspira.settings import Settings, encode_settings
 
 _EXIT_KILLED = 1
@@ -21,19 +22,14 @@ _SETTLED_S = 60.0
 # For what comes after the grace period: unloading, the last bytes, Envoy's own end.
 _CLOSE_S = 10.0
 
-Report = Callable[[str], None]
-
 
 class Supervisor:
-    """One Envoy process at a time. `report` gets lines for the person at the log."""
+    """One Envoy process at a time."""
 
-    def __init__(
-        self, settings: Settings, *, directory: Path, tls: Tls | None, report: Report
-    ) -> None:
+    def __init__(self, settings: Settings, *, directory: Path, tls: Tls | None) -> None:
         self._settings = settings
         self._directory = directory
         self._tls = tls
-        self._report = report
         self._server: EnvoyServer | None = None
         self._backoff_s = _FIRST_BACKOFF_S
 
@@ -104,7 +100,7 @@ class Supervisor:
         """Start again, at first soon, then less and less often; None if a signal came first."""
         backoff_s = self._backoff_s if is_in_loop else _FIRST_BACKOFF_S
         while not stopping.done():
-            self._report(f"{reason}; starting it again in {backoff_s:g} s")
+            say(f"{reason}; starting it again in {backoff_s:g} s", severity="E")
             await asyncio.wait({stopping}, timeout=backoff_s)
             backoff_s = self._backoff_s = min(backoff_s * 2, _MAX_BACKOFF_S)
             try:
@@ -118,14 +114,14 @@ class Supervisor:
         try:
             async with asyncio.timeout(grace_s + _CLOSE_S):
                 await server.begin_drain(grace_s=grace_s)
-                self._report(draining_text(grace_s))
+                say_draining(grace_s)
                 is_clean = await server.end_drain()
                 await server.stop()
         except TimeoutError:
             await server.kill()
-            self._report("The server process did not answer, and was killed.")
+            say("The server process did not answer, and was killed.", severity="E")
             return _EXIT_KILLED
-        self._report(stopped_text(is_clean=is_clean))
+        say_stopped(is_clean=is_clean)
         return 0
 
     def _end_at_once(self, status: int) -> None:
@@ -135,14 +131,17 @@ class Supervisor:
         os._exit(status)
 
 
-def draining_text(grace_s: float) -> str:
-    """What is said when a shutdown begins."""
-    return f"Shutting down: finishing requests in flight (at most {grace_s:g} s) ..."
+def say_draining(grace_s: float) -> None:
+    """A shutdown begins."""
+    say(f"Shutting down: finishing requests in flight (at most {grace_s:g} s) ...")
 
 
-def stopped_text(*, is_clean: bool) -> str:
-    """What is said when it has ended."""
-    return "Stopped." if is_clean else "Stopped; some requests did not end in time and were cut."
+def say_stopped(*, is_clean: bool) -> None:
+    """A shutdown has ended."""
+    if is_clean:
+        say("Stopped.")
+    else:
+        say("Stopped; some requests did not end in time and were cut.", severity="W")
 
 
 async def _wait_ended(server: EnvoyServer, *, stopping: asyncio.Future[None]) -> int | None:

@@ -1,4 +1,4 @@
-"""The ASGI types that frontends use, and reading a request body within a bound."""
+"""The ASGI types that frontends use, reading a request body within a bound, answering HEAD."""
 
 from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any
@@ -39,6 +39,17 @@ async def read_body(receive: Receive, *, max_bytes: int, content_length: int | N
             return chunk
         chunks.append(chunk)
     return b"".join(chunks)
+
+
+def without_bodies(send: Send) -> Send:
+    """For HEAD: the head of each answer, its length included, without what would follow it."""
+
+    async def send_head(message: MutableMapping[str, Any]) -> None:
+        if message["type"] == "http.response.body":
+            message = {**message, "body": b""}
+        await send(message)
+
+    return send_head
 
 
 def _too_large(max_bytes: int) -> ResourceExhausted:

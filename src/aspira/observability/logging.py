@@ -7,7 +7,6 @@ not logged.
 
 import time
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TextIO
@@ -31,6 +30,7 @@ from aspira.contracts.events import (
     WarmupFinished,
     WarmupRunEnded,
 )
+from aspira.observability.log_lines import format_line, write_line
 
 _STATE_TEXTS: Mapping[str, str] = MappingProxyType(
     {
@@ -68,17 +68,13 @@ class EventLogger:
             self._write(line)
 
     def _write(self, line: _Line) -> None:
-        message = line.message.replace("\n", "\\n")
-        text = f"{self._timestamp()}: {line.severity} aspira/{line.area}] {message}\n"
-        # A log that cannot be written, its reader gone or its disk full, must not stop serving.
-        with suppress(OSError, ValueError):
-            self._stream.write(text)
-            self._stream.flush()
-
-    def _timestamp(self) -> str:
-        seconds, microseconds = divmod(int(self._wall_time_s() * 1e6), 1_000_000)
-        moment = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(seconds))
-        return f"{moment}.{microseconds:06d}"
+        text = format_line(
+            line.message,
+            severity=line.severity,
+            source=f"aspira/{line.area}",
+            wall_time_s=self._wall_time_s(),
+        )
+        write_line(self._stream, line=text)
 
 
 def _describe(event: LifecycleEvent) -> list[_Line]:
@@ -95,8 +91,8 @@ def _describe(event: LifecycleEvent) -> list[_Line]:
             return [_Line("I", "source", f"Not loading servable version {servable_id}: {reason}")]
         case VersionStateChanged():
             return [_describe_state(event)]
-        case LoadAttemptFailed(servable_id=servable_id, error=error):
-            return [_Line("E", "lifecycle", f"Loading servable: {servable_id} failed: {error}")]
+        case LoadAttemptFailed():
+            return [_Line("E", "lifecycle", _failed_load_text(event))]
         case SourceProblem():
             return [_describe_source(event)]
         case WarmupFinished():
@@ -113,6 +109,12 @@ def _describe_state(event: VersionStateChanged) -> _Line:
         return _Line("E", "lifecycle", f"Servable {event.servable_id} cannot be loaded{ending}")
     text = _STATE_TEXTS[event.state].format(event.servable_id)
     return _Line("I", "lifecycle", text + ending)
+
+
+def _failed_load_text(event: LoadAttemptFailed) -> str:
+    text = f"Loading servable: {event.servable_id} failed: {event.error}"
+    # The last one is followed by the line that the version cannot be loaded.
+    return text + (f"; retries left: {event.retries_left}" if event.retries_left else "")
 
 
 def _describe_accelerator(event: RuntimeChosen | AcceleratorProblem | CompiledAfterReady) -> _Line:

@@ -71,7 +71,7 @@ class ConfigWatch:
         try:
             text = await asyncio.to_thread(read_text_file, self._path)
             if text == self._text and not self._is_unchanged_applied:
-                self._problem = ""
+                self._forget_problem()
                 return
             message = await asyncio.to_thread(parse_model_config_text, text, origin=str(self._path))
         except ServingError as error:
@@ -116,7 +116,7 @@ class ConfigWatch:
             if isinstance(error, _REFUSALS):
                 return False
         else:
-            self._problem = ""
+            self._forget_problem()
         self._configs = decode_model_configs(message) or {}
         return True
 
@@ -132,3 +132,8 @@ class ConfigWatch:
         if problem != self._problem:
             _logger.error("%s", problem)
         self._problem = problem
+
+    def _forget_problem(self) -> None:
+        if self._problem:
+            _logger.info("The model config file %s is in force", self._path)
+        self._problem = ""

@@ -173,10 +173,26 @@ def test_what_is_wrong_is_said(
     assert right.status == 200
 
 
+@pytest.mark.parametrize(
+    "path", ["/v2", "/v2/health/live", "/v2/health/ready", "/v2/models/m/ready"]
+)
+def test_head_is_answered_as_get_without_the_body(tmp_path: Path, path: str) -> None:
+    asked, head = ask_text(tmp_path, get(path), Request("HEAD", path))
+    assert (head.status, head.body) == (200, b"")
+    assert head.headers["content-length"] == str(len(asked.body))
+    assert head.headers["content-type"] == "application/json"
+
+
+def test_a_refused_head_has_no_body_either(tmp_path: Path) -> None:
+    (answer,) = ask_text(tmp_path, Request("HEAD", GENERATE))
+    assert (answer.status, answer.headers["allow"], answer.body) == (405, "POST", b"")
+
+
 def test_another_method_or_encoding_is_refused(tmp_path: Path) -> None:
     request = post(GENERATE, body=b"x", headers={"content-encoding": "gzip"})
     answers = ask_text(tmp_path, get(GENERATE), post("/v2", body={}), request)
     assert [answer.status for answer in answers] == [405, 405, 400]
+    assert [answer.headers.get("allow") for answer in answers] == ["POST", "GET, HEAD", None]
 
 
 def test_the_server_and_its_models_are_described(tmp_path: Path) -> None:

@@ -107,7 +107,7 @@ def test_names_and_labels_are_percent_decoded(encoded: str, name: str) -> None:
         ("GET", "/v2/models/m"),
         ("GET", "/x/v1/models/m"),
         ("PUT", "/v1/models/m"),
-        ("HEAD", "/v1/models/m"),
+        ("HEAD", "/v1/models/m:predict"),
         ("DELETE", "/v1/models/m"),
         ("PATCH", "/v1/models/m:predict"),
         ("get", "/v1/models/m"),
@@ -122,6 +122,8 @@ def test_everything_else_has_no_route(method: str, path: str) -> None:
     [
         ("POST", "/v1/models/m:predict/", Route("predict", spec("m"))),
         ("GET", "/v1/models/m/", Route("status", spec("m"))),
+        ("HEAD", "/v1/models/m", Route("status", spec("m"))),
+        ("HEAD", "/v1/models/m/metadata", Route("metadata", spec("m"))),
         ("GET", "/v1/models/m/metadata/", Route("metadata", spec("m"))),
     ],
 )

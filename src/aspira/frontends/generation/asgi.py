@@ -20,7 +20,7 @@ from aspira.contracts.errors import (
     ServingError,
 )
 from aspira.contracts.events import EventBus
-from aspira.frontends.asgi import Receive, Scope, Send, read_body
+from aspira.frontends.asgi import Receive, Scope, Send, read_body, without_bodies
 from aspira.frontends.counting import Outcome, RequestCounter
 from aspira.frontends.departures import DepartureWatch
 from aspira.frontends.generation.errors import BodyTooLarge, EncodeError, MethodNotAllowed
@@ -57,7 +57,7 @@ class Endpoint(NamedTuple):
 
     `answer` raises ServingError, before or amid its answer. `api` is what metrics call it; a
     question about the server or its models has none: it is not counted, and is answered even while
-    the server shuts down.
+    the server shuts down. Where GET is asked, so is HEAD, as load balancers do.
     """
 
     method: str
@@ -95,7 +95,7 @@ class HttpApplication:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         responder = Responder(
-            send,
+            without_bodies(send) if scope["method"] == "HEAD" else send,
             request_id=_request_id(scope),
             headers=self._headers,
             encode_error=self._api.encode_error,
@@ -159,10 +159,11 @@ class HttpApplication:
             self._departures.remove(waiting)
 
     async def _read_body(self, endpoint: Endpoint, *, scope: Scope, receive: Receive) -> bytes:
-        if scope["method"] != endpoint.method:
+        allowed = ("GET", "HEAD") if endpoint.method == "GET" else (endpoint.method,)
+        if scope["method"] not in allowed:
             raise MethodNotAllowed(
                 f"{scope['path']} is asked by {endpoint.method}, not by {scope['method']}.",
-                allowed=endpoint.method,
+                allowed=", ".join(allowed),
             )
         headers = dict(scope["headers"])
         if headers.get(b"content-encoding", b"identity") != b"identity":

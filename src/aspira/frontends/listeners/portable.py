@@ -97,6 +97,9 @@ def _make_rest_server(application: Application, *, tls: Tls | None) -> uvicorn.S
         uvicorn.Config(
             application,
             lifespan="off",
+            # Its own handlers would write lines of another form. Its warnings are about what
+            # clients send, which they are told and nobody else.
+            log_config=None,
             log_level="error",
             access_log=False,
             server_header=False,

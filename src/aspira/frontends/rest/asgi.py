@@ -5,7 +5,14 @@ from functools import partial
 
 from aspira.contracts.clock import Clock
 from aspira.contracts.errors import Cancelled, ServingError
-from aspira.frontends.asgi import MAX_INFLATED_BYTES, Receive, Scope, Send, read_body
+from aspira.frontends.asgi import (
+    MAX_INFLATED_BYTES,
+    Receive,
+    Scope,
+    Send,
+    read_body,
+    without_bodies,
+)
 from aspira.frontends.departures import DepartureWatch
 from aspira.frontends.offload import on_thread
 from aspira.frontends.priority import PRIORITY_HEADER, parse_priority
@@ -48,18 +55,20 @@ class RestApplication:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         path = _path_of(scope)
         is_api = is_api_path(path)
+        if scope["method"] == "HEAD":
+            send = without_bodies(send)
         try:
             if is_api and scope["method"] == "POST":
                 with self._gate:
                     response = await self._answer(scope, path=path, receive=receive)
-                    await self._send(send, response=response, scope=scope, is_api=True)
+                    await self._send(send, response=response, is_api=True)
             else:
                 response = await self._answer(scope, path=path, receive=receive)
-                await self._send(send, response=response, scope=scope, is_api=is_api)
+                await self._send(send, response=response, is_api=is_api)
         except Cancelled:
             return
         except ServingError as error:
-            await self._send(send, response=error_response(error), scope=scope, is_api=is_api)
+            await self._send(send, response=error_response(error), is_api=is_api)
 
     async def _answer(self, scope: Scope, *, path: str, receive: Receive) -> HttpResponse:
         timeout_s = self._options.timeout_s
@@ -81,9 +90,7 @@ class RestApplication:
         finally:
             self._departures.remove(waiting)
 
-    async def _send(
-        self, send: Send, *, response: HttpResponse, scope: Scope, is_api: bool
-    ) -> None:
+    async def _send(self, send: Send, *, response: HttpResponse, is_api: bool) -> None:
         status, body, content_type, more = response
         headers = [
             _JSON_HEADER if content_type is JSON else (b"content-type", content_type.encode()),
@@ -94,9 +101,6 @@ class RestApplication:
         if is_api and self._options.is_cors_enabled:
             headers += _CORS_HEADERS
         await send({"type": "http.response.start", "status": status, "headers": headers})
-        # A body would be taken for the begin of the next answer.
-        if scope["method"] == "HEAD":
-            body = b""
         await send({"type": "http.response.body", "body": body})
 
 

@@ -17,7 +17,7 @@ class RestOptions:
     """Serve paths that TensorFlow Serving does not have."""
 
     is_url_lenient: bool = True
-    """Take a query string, a slash at the end, and verbs in upper case."""
+    """Take a query string, a slash at the end, verbs in upper case, and HEAD as GET."""
 
     is_every_error_explained: bool = True
     """Give each error a body."""

@@ -40,12 +40,14 @@ def is_api_path(path: str) -> bool:
 def find_route(method: str, *, path: str, is_lenient: bool = True) -> Route | None:
     """The route of a method and path (no query); None if there is no such thing.
 
-    A lenient one may end with a slash, and its verb is in whatever case. The original takes the
-    query for a part of the path; give it that if this is not to be lenient.
+    A lenient one may end with a slash, its verb is in whatever case, and HEAD goes where GET does.
+    The original takes the query for a part of the path; give it that if this is not to be lenient.
 
     Raises:
         InvalidArgument: it names no model, or a version that is no int64 (BodilessError).
     """
+    if is_lenient and method == "HEAD":
+        method = "GET"
     pattern = {"POST": _INFERENCE, "GET": _QUESTION}.get(method)
     wanted = path.removesuffix("/") if is_lenient else path
     match = pattern.fullmatch(wanted) if pattern is not None else None
@@ -62,7 +64,7 @@ def find_route(method: str, *, path: str, is_lenient: bool = True) -> Route | No
 
 def is_listing(method: str, *, path: str) -> bool:
     """Whether a method and path (no query) ask for all models, which the original refuses."""
-    return method == "GET" and path.removesuffix("/").lower() == _LISTING_PATH
+    return method in {"GET", "HEAD"} and path.removesuffix("/").lower() == _LISTING_PATH
 
 
 def find_recording(path: str) -> ModelSpec | None:

@@ -79,7 +79,7 @@ class CompiledSteps:
         self._call(inputs)
         compiled_s = min(_seconds(self._compiled, inputs=inputs) for _ in range(_NUM_MEASURED))
         is_faster = compiled_s <= _WORTHWHILE * graph_s
-        _logger.info(
+        _logger.debug(
             "%d sequences, %d spans of cache: %.1f ms compiled, %.1f ms not; %s",
             *shape,
             compiled_s * 1e3,
