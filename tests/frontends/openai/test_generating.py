@@ -164,6 +164,18 @@ def test_logprobs_of_a_completion_have_offsets(tmp_path: Path) -> None:
     assert all(len(top) == 1 for top in logprobs["top_logprobs"])
 
 
+@pytest.mark.parametrize("num_logprobs", [0, 2])
+def test_logprobs_of_a_completion_have_the_drawn_token_however_unlikely(
+    tmp_path: Path, num_logprobs: int
+) -> None:
+    body = completion_body("hi", logprobs=num_logprobs, guided_regex="~{9}")
+    logprobs = ask(tmp_path, COMPLETIONS, body).json["choices"][0]["logprobs"]
+    assert set(logprobs["tokens"]) == {"~"}
+    for top, logprob in zip(logprobs["top_logprobs"], logprobs["token_logprobs"], strict=True):
+        assert top["~"] == logprob == min(top.values())
+        assert (len(top) == 1) == (num_logprobs == 0)
+
+
 def test_a_schema_holds_the_output(tmp_path: Path) -> None:
     schema = {"type": "object", "properties": {"a": {"const": 7}}, "required": ["a"],
               "additionalProperties": False}  # fmt: skip

@@ -29,7 +29,10 @@ def encode_chat(
 def encode_completion(
     logprobs: Sequence[TokenLogprob], *, describe: DescribeToken, offset: int
 ) -> tuple[dict[str, Any], int]:
-    """The `logprobs` of a completion choice whose text goes on at `offset`; and where it ends."""
+    """The `logprobs` of a completion choice whose text goes on at `offset`; and where it ends.
+
+    The token that was drawn is among the top ones, as OpenAI has it: one more if it was unlikely.
+    """
     tokens, offsets, tops = [], [], []
     found = list(_of_text(logprobs, describe=describe))
     for logprob in found:
@@ -37,7 +40,9 @@ def encode_completion(
         tokens.append(text)
         offsets.append(offset)
         offset += len(text)
-        tops.append({describe(token_id)[0]: value for token_id, value in logprob.alternatives})
+        top = {describe(token_id)[0]: value for token_id, value in logprob.alternatives}
+        top.setdefault(text, logprob.logprob)
+        tops.append(top)
     encoded = {
         "tokens": tokens,
         "token_logprobs": [logprob.logprob for logprob in found],
