@@ -110,6 +110,16 @@ def test_penalties(parameters: dict[str, float], expected: list[float]) -> None:
     assert logits.tolist() == expected
 
 
+@pytest.mark.parametrize("prompt", [[0, 2, 0], [0, 2], []])
+def test_a_token_is_penalized_once_wherever_it_was_seen(prompt: list[int]) -> None:
+    history = TokenHistory(prompt)
+    for token in (0, 2, 0):
+        history.add(token)
+    logits = np.array([4.0, -1.0, -1.0], np.float32)
+    history.penalize(logits, parameters=SamplingParameters(repetition_penalty=2.0))
+    assert logits.tolist() == [2.0, -1.0, -2.0]
+
+
 def test_log_probabilities_are_the_models_own() -> None:
     parameters = SamplingParameters(temperature=0.0, num_logprobs=2, logit_bias=((0, 50.0),))
     drawn = sample_one([0.0, math.log(3), -math.inf], row(parameters))

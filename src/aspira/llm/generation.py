@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass, field
 
+import numpy as np
+
 from aspira.contracts.generation import Delta, GenerateRequest, TimeLimits, Usage
 from aspira.llm.constraints import MakeConstraint, TokenConstraint
 from aspira.llm.failures import as_serving_error
@@ -140,7 +142,7 @@ def start_choices(
     """Give a generation its choices. The first computes the prompt, the others share its blocks."""
     request = generation.request
     rules = OutputRules(request.stops, generation.max_tokens, vocabulary)
-    has_history = needs_history(request.sampling)
+    seen = np.unique(request.prompt) if needs_history(request.sampling) else None
     leader: TokenSequence | None = None
     for index in range(request.num_choices):
         sequence = TokenSequence(
@@ -157,7 +159,7 @@ def start_choices(
                 sequence,
                 ChoiceOutput(index, rules=rules, prompt=request.prompt),
                 (seed % 2**64, index),
-                TokenHistory(request.prompt) if has_history else None,
+                None if seen is None else TokenHistory(seen),
                 make_constraint() if make_constraint else None,
             )
         )
