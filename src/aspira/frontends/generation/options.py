@@ -18,6 +18,9 @@ from aspira.frontends.origin import current_origin
 DEFAULT_MAX_TOKENS = 16
 """Where a text is continued. An answer in a chat ends by itself."""
 
+_MAX_TOKENS = 1 << 20
+"""Of a list of ids. No model's context is longer, and this is read on the event loop."""
+
 _ANY_OBJECT = '{"type":"object"}'
 
 
@@ -83,9 +86,11 @@ def decode_tokens(values: Sequence[Any], *, param: str) -> tuple[int, ...]:
     """Token ids as they are; `param` is what they are called.
 
     Raises:
-        BadField: one is no integer.
+        BadField: one is no integer, or there are more than any model could take.
     """
-    if not all(type(value) is int for value in values):
+    if len(values) > _MAX_TOKENS:
+        raise BadField(f"{param} has more than {_MAX_TOKENS} tokens.", param=param)
+    if not {int}.issuperset(map(type, values)):
         raise BadField(f"{param} must have token ids, which are integers.", param=param)
     return tuple(values)
 

@@ -1,16 +1,17 @@
 """`/tokenize` and `/detokenize`, as vLLM has them: what a text is to a model, and back."""
 
+from collections.abc import Sequence
+
 import orjson
 
 from aspira.contracts.generation import TokenId
 from aspira.contracts.identity import ModelSpec
 from aspira.frontends.generation.fields import BadField, Fields
 from aspira.frontends.generation.messages import decode_messages, decode_tools
+from aspira.frontends.generation.options import decode_tokens
 from aspira.frontends.openai.requests import decode_model
 from aspira.llm.model_text import ChatPrompt, Prompt, TextPrompt
 from aspira.service.generation import GenerationSession
-
-_MAX_TOKENS = 1 << 20
 
 
 def decode_tokenize(fields: Fields) -> tuple[ModelSpec, Prompt]:
@@ -39,21 +40,19 @@ async def tokenize(session: GenerationSession, *, prompt: Prompt) -> bytes:
     )
 
 
-def decode_detokenize(fields: Fields) -> tuple[ModelSpec, list[TokenId]]:
+def decode_detokenize(fields: Fields) -> tuple[ModelSpec, tuple[TokenId, ...]]:
     """The model, and the tokens.
 
     Raises:
         BadField: a field is missing, or wrong.
     """
     _, spec = decode_model(fields)
-    tokens = fields.list("tokens")
-    if len(tokens) > _MAX_TOKENS:
-        raise BadField(f"tokens has more than {_MAX_TOKENS} tokens.", param="tokens")
-    if not all(type(token) is int and 0 <= token < 2**31 for token in tokens):
+    tokens = decode_tokens(fields.list("tokens"), param="tokens")
+    if not 0 <= min(tokens, default=0) <= max(tokens, default=0) < 2**31:
         raise BadField("tokens must have token ids, which are integers from 0.", param="tokens")
     return spec, tokens
 
 
-async def detokenize(session: GenerationSession, *, tokens: list[TokenId]) -> bytes:
+async def detokenize(session: GenerationSession, *, tokens: Sequence[TokenId]) -> bytes:
     """The body that answers. Ids that the model does not have are no text."""
     return orjson.dumps({"prompt": await session.model.decode(tokens)})
