@@ -206,7 +206,7 @@ def _own_flags() -> tuple[Flag, ...]:
         Flag("stream_drain_seconds", "language_models.stream_drain_s", 60.0,
              "How long streams of a language model's replaced version may go on."),
         Flag("stream_keep_alive_seconds", "language_models.keep_alive_s", 10.0,
-             "Silence in a token stream after which a comment shows that it goes on."),
+             "Silence in a token stream after which a comment shows that it goes on. 0 is never."),
     )  # fmt: skip
 
 

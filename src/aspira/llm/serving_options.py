@@ -17,7 +17,8 @@ class LanguageModelOptions:
     """How long streams of a version that is replaced may go on; then they end with an error."""
 
     keep_alive_s: float = 10.0
-    """Silence in a stream after which a comment tells proxies and clients that it goes on."""
+    """Silence in a stream after which a comment tells proxies and clients that it goes on; 0 or
+    less means never."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,22 +19,24 @@ Arrivals = AsyncGenerator[Arrival | None, None]
 
 
 def read_streams(streams: Sequence[TokenStream], *, idle_s: float) -> Arrivals:
-    """Deltas as they come; None after each `idle_s` without any. To be closed by the reader.
+    """Deltas as they come; None after each `idle_s` without any, never if that is 0 or less. To be
+    closed by the reader.
 
     Iterating raises:
         ServingError: one of the streams ended with it.
     """
+    limit_s = idle_s if idle_s > 0 else None
     if len(streams) == 1:
-        return _read_one(streams[0], idle_s=idle_s)
-    return _read_many(streams, idle_s=idle_s)
+        return _read_one(streams[0], limit_s=limit_s)
+    return _read_many(streams, limit_s=limit_s)
 
 
-async def _read_many(streams: Sequence[TokenStream], *, idle_s: float) -> Arrivals:
+async def _read_many(streams: Sequence[TokenStream], *, limit_s: float | None) -> Arrivals:
     waiting = {_next_of(stream): index for index, stream in enumerate(streams)}
     try:
         while waiting:
             done, _ = await asyncio.wait(
-                waiting, timeout=idle_s, return_when=asyncio.FIRST_COMPLETED
+                waiting, timeout=limit_s, return_when=asyncio.FIRST_COMPLETED
             )
             if not done:
                 yield None
@@ -50,11 +52,11 @@ async def _read_many(streams: Sequence[TokenStream], *, idle_s: float) -> Arriva
         await asyncio.gather(*waiting, return_exceptions=True)
 
 
-async def _read_one(stream: TokenStream, *, idle_s: float) -> Arrivals:
+async def _read_one(stream: TokenStream, *, limit_s: float | None) -> Arrivals:
     while True:
         try:
             # Cancelling this wait loses nothing.
-            async with asyncio.timeout(idle_s):
+            async with asyncio.timeout(limit_s):
                 delta = await anext(stream)
         except TimeoutError:
             yield None
