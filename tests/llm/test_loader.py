@@ -148,6 +148,10 @@ def test_without_a_budget_everybody_gets_what_they_want() -> None:
     [
         ("[motor]\n", r"no table \[motor\]"),
         ("[engine]\nmax_sequences = 0\n", "max_step_tokens"),
+        ("[engine]\nstall_timeout_s = 0.0\n", "stall_timeout_s must be above 0"),
+        ("[engine]\nstall_timeout_s = nan\n", "stall_timeout_s must be above 0"),
+        ("[engine]\nmax_queued_requests = 0\n", "max_queued_requests must be above 0"),
+        ("[engine]\nreserved_output_tokens = -1\n", "reserved_output_tokens must be 0 or more"),
         ("[limits]\nqueue_s = -1.0\n", "cannot be less than 0"),
         ("[limits]\nqueue_s = 'x'\n", "not of type float"),
     ],

@@ -47,3 +47,10 @@ class EngineOptions:
             )
         if not 0 <= self.watermark < 1:
             raise InvalidArgument(f"watermark must be in [0, 1), not {self.watermark}")
+        for name in ("max_queued_requests", "max_queued_tokens", "max_choices", "stall_timeout_s"):
+            # Not a number is not above 0 either.
+            if not getattr(self, name) > 0:
+                raise InvalidArgument(f"{name} must be above 0, not {getattr(self, name)}")
+        for name in ("reserved_output_tokens", "max_overtakes"):
+            if getattr(self, name) < 0:
+                raise InvalidArgument(f"{name} must be 0 or more, not {getattr(self, name)}")
