@@ -3,6 +3,8 @@
 import asyncio
 import json
 import re
+import threading
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,6 +15,8 @@ from aspira.testing.toy_tokenizer import ByteTokenizer
 from generation_toys import Received, SteppedEngine, make_request
 
 pytest.importorskip("llguidance")
+
+from llguidance import LLMatcher
 
 from aspira.llm.grammar_compiler import MAX_GRAMMAR_BYTES, GrammarCompiler
 
@@ -116,6 +120,45 @@ def test_compiling_has_a_time_limit() -> None:
     compiler = GrammarCompiler(ByteTokenizer(), vocab_size=257, time_limit_s=0)
     with pytest.raises(InvalidArgument, match="takes longer than 0 s"):
         asyncio.run(compiler.compile(regex("a")))
+
+
+class WatchedMatcher:
+    """Notes the threads that compute masks, before and after it is copied."""
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        self._matcher = LLMatcher(*arguments, **options)
+        self.masked_by: list[threading.Thread] = []
+        self.copied_after: list[int] = []
+
+    def is_error(self) -> bool:
+        return bool(self._matcher.is_error())
+
+    def compute_bitmask(self) -> bytes:
+        self.masked_by.append(threading.current_thread())
+        return bytes(self._matcher.compute_bitmask())
+
+    def deep_copy(self) -> Any:
+        self.copied_after.append(len(self.masked_by))
+        return self._matcher.deep_copy()
+
+
+def test_the_first_mask_which_may_take_long_is_computed_once_and_on_the_pool(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    made: list[WatchedMatcher] = []
+
+    def make(*arguments: Any, **options: Any) -> WatchedMatcher:
+        made.append(WatchedMatcher(*arguments, **options))
+        return made[-1]
+
+    make.grammar_from_regex = LLMatcher.grammar_from_regex  # type: ignore[attr-defined]
+    monkeypatch.setattr("llguidance.LLMatcher", make)
+    compiler = GrammarCompiler(ByteTokenizer(), vocab_size=257)
+    for _ in range(2):
+        asyncio.run(compiler.compile(regex("(a{9}){9}")))()
+    (matcher,) = made
+    assert matcher.copied_after == [1, 1]
+    assert threading.main_thread() not in matcher.masked_by
 
 
 def test_choices_do_not_share_their_state(compiler: GrammarCompiler) -> None:

@@ -133,6 +133,10 @@ def _compile(grammar: Grammar, *, token_table: "llguidance.LLTokenizer") -> "llg
 
     limits = llguidance.LLParserLimits(step_lexer_fuel=_STEP_FUEL, verbose_errors=False)
     matcher = llguidance.LLMatcher(token_table, _translate(grammar), log_level=0, limits=limits)
+    if not matcher.is_error():
+        # The first mask is where patterns are taken apart, seconds long if they are hostile. Copies
+        # have that from here, and no engine's thread does it.
+        matcher.compute_bitmask()
     if matcher.is_error():
         raise _invalid(grammar, reason=matcher.get_error())
     return matcher
