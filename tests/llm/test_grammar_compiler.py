@@ -122,6 +122,33 @@ def test_compiling_has_a_time_limit() -> None:
         asyncio.run(compiler.compile(regex("a")))
 
 
+def test_few_are_compiled_at_a_time_and_others_work_goes_on(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """However many come: each may take hundreds of megabytes, and the loop's pool is for all."""
+    running, release = threading.Semaphore(0), threading.Event()
+    most = 0
+
+    def compile_slowly(grammar: Grammar, **_: object) -> Any:
+        running.release()
+        assert release.wait(60)
+        raise InvalidArgument(grammar.text)
+
+    async def run() -> None:
+        nonlocal most
+        compiler = GrammarCompiler(ByteTokenizer(), vocab_size=257, time_limit_s=60)
+        tasks = [asyncio.ensure_future(compiler.compile(regex("a" * n))) for n in range(1, 65)]
+        for _ in range(2):
+            await asyncio.to_thread(running.acquire)
+        most = 2 + running.acquire(blocking=False)
+        release.set()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    monkeypatch.setattr("aspira.llm.grammar_compiler._compile", compile_slowly)
+    asyncio.run(run())
+    assert most == 2
+
+
 class WatchedMatcher:
     """Notes the threads that compute masks, before and after it is copied."""
 

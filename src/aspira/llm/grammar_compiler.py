@@ -1,11 +1,14 @@
 """Restricts output to a JSON schema or a regular expression, with llguidance.
 
 Its limits count work, not time, so a hostile grammar costs a bounded amount in the compiler and in
-each step. The time limit is for the waiting client; compiling never happens on the event loop.
+each step: seconds and hundreds of megabytes at worst, hence threads of its own, and few. The time
+limit is for the waiting client.
 """
 
 import asyncio
 from collections import OrderedDict
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -24,6 +27,8 @@ MAX_GRAMMAR_BYTES = 65_536
 _NUM_KEPT = 64
 """Compiled grammars that are kept: agents send the same few with every request."""
 
+_NUM_THREADS = 2
+
 _WHITESPACE = r"[ \n\r\t]{1,16}"
 """Between JSON's tokens. A model that is fond of it must not go on with it for ever."""
 
@@ -40,6 +45,7 @@ class GrammarCompiler:
         self._token_table = _make_token_table(vocabulary, vocab_size=vocab_size)
         self._mask_bytes = -(-vocab_size // 8)
         self._time_limit_s = time_limit_s
+        self._threads = ThreadPoolExecutor(_NUM_THREADS, "aspira-grammar")
         self._compiled: OrderedDict[Grammar, llguidance.LLMatcher] = OrderedDict()
 
     async def compile(self, grammar: Grammar) -> MakeConstraint:
@@ -59,13 +65,15 @@ class GrammarCompiler:
             raise InvalidArgument(
                 f"The {grammar.kind.value} has more than {MAX_GRAMMAR_BYTES} bytes."
             )
+        loop = asyncio.get_running_loop()
+        work = partial(_compile, grammar, token_table=self._token_table)
         try:
             async with asyncio.timeout(self._time_limit_s):
-                return await asyncio.to_thread(_compile, grammar, token_table=self._token_table)
+                return await loop.run_in_executor(self._threads, work)
         except TimeoutError:
             raise InvalidArgument(
                 f"The {grammar.kind.value} takes longer than {self._time_limit_s:g} s to compile; "
-                "make it simpler."
+                "make it simpler, or try again if others may have been before it."
             ) from None
 
     def _keep(self, grammar: Grammar, *, matcher: "llguidance.LLMatcher") -> None:
