@@ -77,10 +77,11 @@ def test_a_process_that_dies_or_refuses_to_start_again_is_let_go_of(
     host = Host(script, tmp_path)
     monkeypatch.setattr(supervisor.EnvoyServer, "start", host.start)
     lines: list[str] = []
+    monkeypatch.setattr(supervisor, "say", lambda line, **_: lines.append(line))
 
     async def run() -> None:
         served = asyncio.Semaphore(0)
-        process = Supervisor(Settings(), directory=tmp_path, tls=None, report=lines.append)
+        process = Supervisor(Settings(), directory=tmp_path, tls=None)
         running = asyncio.ensure_future(process.run(served.release))
         for _ in range(2):
             await served.acquire()
