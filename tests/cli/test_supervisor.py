@@ -9,7 +9,7 @@ import pytest
 from aspira.cli import supervisor
 from aspira.cli.supervisor import Supervisor
 from aspira.contracts.errors import InvalidArgument, ServingError
-from aspira.frontends.listeners.envoy import EnvoyCommand
+from aspira.frontends.listeners.envoy import EnvoyCommand, EnvoyServer
 from aspira.settings import Settings
 
 KILLED = -9
@@ -75,7 +75,7 @@ def test_a_process_that_dies_or_refuses_to_start_again_is_let_go_of(
         ScriptedServer(),
     ]
     host = Host(script, tmp_path)
-    monkeypatch.setattr(supervisor.EnvoyServer, "start", host.start)
+    monkeypatch.setattr(EnvoyServer, "start", host.start)
     lines: list[str] = []
     monkeypatch.setattr(supervisor, "say", lambda line, **_: lines.append(line))
 
