@@ -35,7 +35,11 @@ from tokens.plan import PEER_NAMES
 _HERE = Path(__file__).parent
 _PAGES = _HERE.parent / "docs" / "benchmarks"
 _EXIT_INTERRUPTED = 130
-_DEFAULT_ASPIRA = (Aspira("Aspira"),)
+_DEFAULT_ASPIRA = (
+    Aspira("Aspira"),
+    # What most peers are set up with, too.
+    Aspira("Aspira, one thread a run", ("--tensorflow_intra_op_parallelism=1",)),
+)
 _DESCRIPTION = """\
 serving: requests per second and latency of Aspira, beside bare servers and the bare runtime.
 batching: what batching and accelerators gain, beside the bare runtime with the same batches.
@@ -220,7 +224,7 @@ def _add_peers_arguments(parser: argparse.ArgumentParser) -> None:
         type=parse_aspira,
         action="append",
         metavar="'NAME: FLAGS'",
-        help="Aspira with these flags; may be repeated (default flags)",
+        help="Aspira with these flags; may be repeated (default flags; one thread a run)",
     )
 
 

@@ -3,6 +3,7 @@
 import asyncio
 import gc
 import logging
+import os
 import sys
 from contextlib import suppress
 from pathlib import Path
@@ -33,6 +34,7 @@ from aspira.platforms import Platforms
 from aspira.protocols import Protocols, Services, make_metrics_page
 from aspira.routing.table import RoutingTable
 from aspira.runtimes.custom_ops import load_op_libraries
+from aspira.runtimes.thread_pools import bound_thread_pools
 from aspira.service.config_watch import ConfigWatch
 from aspira.service.drain import RequestGate
 from aspira.service.generation import GenerationService
@@ -156,6 +158,7 @@ class Server:
             ServingError: the configuration is wrong.
         """
         configs = read_model_configs(self._settings.models)
+        bound_thread_pools(os.environ)
         load_op_libraries(self._settings.tensorflow.custom_op_libraries)
         # Frameworks leave millions of objects that never die; walking them would stop every
         # request for a fifth of a second, time and again.

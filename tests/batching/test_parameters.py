@@ -2,9 +2,10 @@ from pathlib import Path
 
 import pytest
 
-from aspira.batching.options import BatchingMode, BatchingOptions, BatchingParameters, count_cpus
+from aspira.batching.options import BatchingMode, BatchingOptions, BatchingParameters
 from aspira.batching.parameters import ParametersFinder, read_batching_parameters
 from aspira.contracts.errors import InvalidArgument, NotFound
+from aspira.cpus import count_cpus
 
 FULL = """
 max_batch_size { value: 128 }

@@ -1,6 +1,5 @@
 """How queued requests are run: what the flags say, and what holds for one version."""
 
-import os
 from dataclasses import dataclass
 from enum import Enum
 
@@ -91,8 +90,3 @@ class BatchingParameters:
         if not num_rows:
             return 0
         return next((size for size in self.allowed_batch_sizes if size >= num_rows), num_rows)
-
-
-def count_cpus() -> int:
-    """The CPUs that this process may use."""
-    return len(os.sched_getaffinity(0))

@@ -5,8 +5,9 @@ import logging
 from pathlib import Path
 from typing import Any, Protocol
 
-from aspira.batching.options import BatchingOptions, BatchingParameters, count_cpus
+from aspira.batching.options import BatchingOptions, BatchingParameters
 from aspira.contracts.errors import InvalidArgument
+from aspira.cpus import count_cpus
 from aspira.wire.batching_parameters import make_batching_parameters
 from aspira.wire.text_format import parse_text, parse_text_file
 

@@ -17,12 +17,13 @@ from aspira.batching.context import BatchingContext
 from aspira.batching.cost_model import RunCost
 from aspira.batching.deadlines import deadline_exceeded
 from aspira.batching.execution import BatchRunner, Run
-from aspira.batching.options import BatchingOptions, BatchingParameters, count_cpus
+from aspira.batching.options import BatchingOptions, BatchingParameters
 from aspira.batching.queue import Batch, Piece, Work, WorkQueue
 from aspira.batching.run_history import RunEnd, RunHistory
 from aspira.contracts.errors import ResourceExhausted, ServingError
 from aspira.contracts.events import BatchEnded
 from aspira.contracts.identity import ServableId
+from aspira.cpus import count_cpus
 
 _logger = logging.getLogger(__name__)
 

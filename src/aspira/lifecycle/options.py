@@ -1,7 +1,8 @@
 """How the manager and the filesystem source behave; one field, one flag."""
 
-import os
 from dataclasses import dataclass
+
+from aspira.cpus import count_cpus
 
 _REST_S = 1.0
 
@@ -48,7 +49,7 @@ class LifecycleOptions:
 
     @property
     def load_pool_size(self) -> int:
-        return self.num_load_threads or len(os.sched_getaffinity(0))
+        return self.num_load_threads or count_cpus()
 
     @property
     def unload_pool_size(self) -> int:

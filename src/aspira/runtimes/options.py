@@ -1,7 +1,8 @@
 """How models are opened and warmed up; no framework is imported to say so."""
 
-import os
 from dataclasses import dataclass
+
+from aspira.cpus import count_cpus
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +52,7 @@ class LitertOptions:
 
     @property
     def pool_size(self) -> int:
-        return max(self.num_pools or len(os.sched_getaffinity(0)), 1)
+        return max(self.num_pools or count_cpus(), 1)
 
 
 @dataclass(frozen=True, slots=True)
