@@ -257,6 +257,25 @@ def test_tensors_are_inferred_in_json(tmp_path: Path) -> None:
     assert other.json["outputs"][0]["shape"] == [2, 1]
 
 
+def test_what_is_no_finite_number_has_tritons_words(tmp_path: Path) -> None:
+    values = [1.0, float("nan"), float("inf"), float("-inf")]
+    body = json.dumps({"inputs": [tensor("x", values, datatype="FP32")]}).encode()
+    assert b"[1.0, NaN, Infinity, -Infinity]" in body
+    (answer,) = ask_tensors(tmp_path, post(INFER, body=body))
+    assert b'"data":[2.5,NaN,Infinity,-Infinity]' in answer.body
+
+
+@pytest.mark.parametrize(
+    "body",
+    [b'{"inputs": [NaN', b'{"id": "NaN", ', b'["Infinity"' * 100_000, b'{"a": NaN}\xff'],
+    ids=["cut off", "in a text", "deep", "no UTF-8"],
+)
+def test_these_words_make_no_json_of_other_things(tmp_path: Path, body: bytes) -> None:
+    (answer,) = ask_tensors(tmp_path, post(INFER, body=body))
+    assert answer.status == 400
+    assert answer.error.startswith("The body is not JSON: ")
+
+
 @pytest.mark.parametrize(
     "wanted",
     [

@@ -48,7 +48,7 @@ def decode_infer(
         InvalidArgument: it is malformed, or a tensor does not fit its datatype or shape.
     """
     header_length = _header_length(headers, num_bytes=len(body))
-    fields = parse_fields(body[:header_length])
+    fields = parse_fields(body[:header_length], has_non_finite=True)
     inputs = _decode_inputs(fields, raw=memoryview(body)[header_length:])
     parameters = _object(fields, name="parameters")
     outputs = [_entry(value, name="outputs") for value in fields.list("outputs")]
