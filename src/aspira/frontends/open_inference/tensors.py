@@ -16,7 +16,7 @@ import ml_dtypes
 import numpy as np
 import orjson
 
-from aspira.contracts.errors import InvalidArgument
+from aspira.contracts.errors import InvalidArgument, shorten
 from aspira.contracts.tensors import DataType, Tensor
 
 BYTES = "BYTES"
@@ -202,7 +202,7 @@ def to_raw(tensor: Tensor) -> bytes:
 def _dtype(datatype: str, *, name: str) -> np.dtype[np.generic]:
     found = _DTYPES.get(datatype)
     if found is None:
-        raise InvalidArgument(f"{name} has the unknown datatype {datatype[:64]!r}.")
+        raise InvalidArgument(f"{name} has the unknown datatype {shorten(datatype)!r}.")
     return found
 
 
