@@ -373,6 +373,22 @@ def test_work_ends_when_the_client_leaves(tmp_path: Path, path: str) -> None:
     asyncio.run(check_that_leaving_ends_the_work(tmp_path / "m", request=request))
 
 
+def test_the_head_leaves_when_the_request_is_queued(tmp_path: Path) -> None:
+    async def run() -> None:
+        held = HeldDecoder()
+        async with serving_language_model(tmp_path / "m", source=held.source) as server:
+            held.hold()
+            client, task = begin_request(server, request=post(STREAM, body=text("hi")))
+            await until(lambda: len(client.sent) == 2)
+            head, flush = client.sent
+            assert head["status"] == 200
+            assert flush == {"type": "http.response.body", "body": b"", "more_body": True}
+            held.go()
+            await task
+
+    asyncio.run(run())
+
+
 def test_silence_is_broken_by_comments(tmp_path: Path) -> None:
     async def run() -> None:
         held = HeldDecoder()
