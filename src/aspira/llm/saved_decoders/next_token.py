@@ -87,7 +87,7 @@ def _check_token_ids(ids: Tensor, *, name: str, vocab_size: int) -> None:
             f"{name} has the token {found}; the model's tokens are 0 to {vocab_size - 1}, and -1 "
             "fills up rows that are shorter than others."
         )
-    is_token = ids >= 0
+    is_token = np.greater_equal(ids, 0)
     if len(ids) and not (ids.shape[1] and is_token[:, 0].all()):
         raise InvalidArgument(f"{name} has a row without tokens; there is nothing to go on from.")
     if (is_token[:, 1:] > is_token[:, :-1]).any():
