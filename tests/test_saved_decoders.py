@@ -2,17 +2,22 @@
 
 import json
 import shutil
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import tokenizers
 from tokenizers import decoders, models
 
 from asgi_exchange import Answer, Request
 from aspira.cli import main
+from aspira.contracts.errors import InvalidArgument
 from aspira.llm.model_files import OPTIONS_FILE
+from aspira.llm.saved_decoders.next_token import NextTokenServable
+from aspira.llm.saved_decoders.shared_session import SharedSession
 from aspira.version_loaders import make_runtime_loader
 from language_models import tiny_weights, write_hugging_face
 from serving_toys import ask, single_model
@@ -35,6 +40,18 @@ def base_path(tmp_path_factory: pytest.TempPathFactory) -> Path:
     assert main.run(["export", "--to", "savedmodel", source, destination]) == 0
     (base / "1" / OPTIONS_FILE).write_text("[decoder]\ncache_mib = 1\n")
     return base
+
+
+@pytest.fixture(scope="module")
+def next_token(base_path: Path) -> Iterator[NextTokenServable]:
+    servable = NextTokenServable(SharedSession(base_path / "1"))
+    yield servable
+    servable.unload()
+
+
+def run_next_token(servable: NextTokenServable, rows: Any) -> Any:
+    inputs = {"input_ids": np.asarray(rows, np.int64)}
+    return servable.run("generate_step", inputs=inputs, outputs=("predicted_id",))["predicted_id"]
 
 
 def post(path: str, body: Any) -> Request:
@@ -70,6 +87,31 @@ def test_token_by_token_predictions_spell_what_the_engine_generates(base_path: P
     )
     assert json.loads(named.body) == {"outputs": tokens}
     assert json.loads(default.body) == {"outputs": tokens}
+
+
+@pytest.mark.parametrize(
+    ("rows", "said"),
+    [
+        ([[3, 61]], "the token 61; the model's tokens are 0 to 60"),
+        ([[3, -2]], "the token -2; the model's tokens are 0 to 60"),
+        ([[3, 4], [-1, -1]], "a row without tokens"),
+        ([[-1, 3]], "a row without tokens"),
+        ([[3, -1, 4]], "-1 before a token"),
+        ([[]], "a row without tokens"),
+        ([3], "two dimensions"),
+    ],
+)
+def test_what_are_no_rows_of_tokens_is_refused_in_words(
+    next_token: Any, rows: Any, said: str
+) -> None:
+    with pytest.raises(InvalidArgument, match=said):
+        run_next_token(next_token, rows)
+
+
+def test_rows_are_filled_up_at_their_end(next_token: Any) -> None:
+    [alone] = run_next_token(next_token, [PROMPT])
+    assert run_next_token(next_token, [[*PROMPT, -1], [*PROMPT, 7]])[0] == alone
+    assert run_next_token(next_token, np.zeros((0, 3), np.int64)).shape == (0,)
 
 
 def test_only_predictions_are_signatures(base_path: Path) -> None:

@@ -333,7 +333,7 @@ NOBODY = b'{\n    "error": "Could not find any versions of model nobody"\n}'
         ),
         (PREDICT + b"Content-Length: 20\r\n\r\n" + BODY + STATUS + b"\r\n", [200, 404], NOBODY),
         (STATUS + b"Content-Length: 20\r\n\r\n" + BODY, [404], NOBODY),
-        (b"HEAD /v1/models/m HTTP/1.1\r\nHost: x\r\n\r\n" + STATUS + b"\r\n", [400, 404], NOBODY),
+        (b"HEAD /v1/models/m HTTP/1.1\r\nHost: x\r\n\r\n" + STATUS + b"\r\n", [404, 404], NOBODY),
         (b"HEAD /nope HTTP/1.1\r\nHost: x\r\n\r\n" + STATUS + b"\r\n", [404, 404], NOBODY),
         (b"FOO /v1/models/m HTTP/1.1\r\nHost: x\r\n\r\n", [400], None),
     ],

@@ -2,7 +2,14 @@ import grpc
 import pytest
 
 from aspira.contracts import errors
-from aspira.contracts.errors import Code, ServingError, Unknown, error_from_code, http_status
+from aspira.contracts.errors import (
+    Code,
+    ServingError,
+    Unknown,
+    error_from_code,
+    http_status,
+    shorten,
+)
 
 # TensorFlow Serving's table.
 HTTP_STATUS = (
@@ -63,3 +70,12 @@ def test_an_error_reads_as_its_code_and_message(code: Code) -> None:
     error: ServingError = error_from_code(code, message="a\nb")
     assert str(error) == f"{code.name}: a\nb"
     assert isinstance(error, ServingError)
+
+
+@pytest.mark.parametrize("text", ["", "m", "m" * 200])
+def test_what_clients_normally_send_is_quoted_whole(text: str) -> None:
+    assert shorten(text) == text
+
+
+def test_what_is_long_is_quoted_by_its_begin() -> None:
+    assert shorten("m" * 201) == "m" * 200 + "..."

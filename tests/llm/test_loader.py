@@ -27,7 +27,8 @@ from aspira.llm.runner import Runner, StepBatch
 from aspira.llm.servable import LanguageModel
 from language_toys import ToySource
 
-SERVABLE_ID = ServableId(ModelName("m"), Version(1))
+NAME = ModelName("m")
+SERVABLE_ID = ServableId(NAME, Version(1))
 
 
 def make_loader(
@@ -84,7 +85,7 @@ def test_a_step_that_hangs_keeps_its_memory(monkeypatch: pytest.MonkeyPatch) -> 
     is_loaded.set()
     asyncio.run(leave_amid_a_step(model))
     with pytest.raises(ResourceExhausted):
-        budget.take(16)
+        budget.take(16, model_name=NAME)
     may_end.set()
 
 
@@ -95,7 +96,7 @@ def test_a_model_that_cannot_answer_does_not_load() -> None:
     budget = CacheBudget(1024)
     with pytest.raises(ServingError, match="no good"):
         make_loader(ToySource(before_step=fail), budget=budget).load()
-    assert budget.take(1024) == 1024
+    assert budget.take(1024, model_name=NAME) == 1024
 
 
 def test_caches_share_a_budget() -> None:
@@ -114,7 +115,7 @@ def test_caches_share_a_budget() -> None:
     make_loader(Source(), budget=budget).load().unload()
     second.unload()
     assert sizes == [1024, 476, 1024]
-    assert budget.take(1500) == 1500
+    assert budget.take(1500, model_name=NAME) == 1500
 
 
 def test_only_language_models_load_where_only_they_may(tmp_path: Path) -> None:
@@ -140,7 +141,7 @@ def test_only_language_models_load_where_only_they_may(tmp_path: Path) -> None:
 
 def test_without_a_budget_everybody_gets_what_they_want() -> None:
     budget = CacheBudget(0)
-    assert [budget.take(5000) for _ in range(3)] == [5000] * 3
+    assert [budget.take(5000, model_name=NAME) for _ in range(3)] == [5000] * 3
 
 
 @pytest.mark.parametrize(
@@ -177,3 +178,43 @@ def test_options_reach_their_owners(tmp_path: Path) -> None:
 def test_a_directory_of_another_kind_is_not_ours(tmp_path: Path) -> None:
     (tmp_path / "saved_model.pb").touch()
     assert find_language_model(tmp_path) is None
+
+
+def swap_problems(caplog: pytest.LogCaptureFixture, *, budget_mib: int, names: list[str]) -> Any:
+    """What is told while versions load, each beside those before it, by the model's name."""
+    budget, models = CacheBudget(budget_mib), []
+    for name in names:
+        context = LanguageModelContext(SystemClock(), EventBus(), budget)
+        servable_id = ServableId(ModelName(name), Version(len(models) + 1))
+        loader = LanguageModelLoader(
+            ToySource(), servable_id=servable_id, context=context, queued=refuse_predictions
+        )
+        models.append(loader.load())
+    for model in models:
+        model.unload()
+    return [record.getMessage() for record in caplog.records]
+
+
+def test_a_model_that_could_not_be_replaced_is_told_of_at_its_load(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    [told] = swap_problems(caplog, budget_mib=2048, names=["a", "b"])
+    assert told == (
+        "Servable {name: b version: 2} is loaded, but its next version could not load: KV caches "
+        "use 2048 of the 2048 MiB that --kv_cache_budget_mib gives, and versions load beside those "
+        "they replace. Make it 3072, or lower cache_mib in models' aspira_llm.toml"
+    )
+
+
+def test_one_whose_next_version_would_have_a_smaller_cache_is_told_of_too(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    [told] = swap_problems(caplog, budget_mib=1500, names=["a"])
+    assert "its next version would get 476 MiB, not 1024: KV caches use 1024 of the 1500" in told
+
+
+@pytest.mark.parametrize("budget_mib", [0, 2048])
+def test_a_version_that_replaces_another_is_no_problem(
+    budget_mib: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    assert swap_problems(caplog, budget_mib=budget_mib, names=["a", "a"]) == []

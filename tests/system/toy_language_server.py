@@ -17,8 +17,8 @@ from aspira.settings import ModelOptions, Settings, encode_settings
 
 APPLICATION = "system.toy_language_application:application"
 POLL_S = 0.1
-KEEP_ALIVE_S = 0.2
-"""Envoy sends an answer's head with the first event, or the first comment."""
+KEEP_ALIVE_S = 600.0
+"""No comment brings an answer's head: it has to come by itself, once the request is queued."""
 
 
 async def serve(settings: Settings, *, directory: Path) -> None:

@@ -38,6 +38,7 @@ class Code(IntEnum):
     UNAUTHENTICATED = 16
 
 
+_MAX_QUOTED = 200
 _HTTP_STATUS = (200, 499, 500, 400, 504, 404, 409, 403, 429, 400, 409, 400, 501, 500, 503, 500, 401)
 
 
@@ -167,6 +168,15 @@ _CLASS_BY_CODE = MappingProxyType({
         Unimplemented, Internal, Unavailable, DataLoss, Unauthenticated,
     )
 })  # fmt: skip
+
+
+def shorten(text: str) -> str:
+    """What a client has sent, for a message: whole, or the begin of it and an ellipsis.
+
+    Every message that quotes a client says it through this, so that no answer and no line of the
+    log grows with what somebody sends.
+    """
+    return text if len(text) <= _MAX_QUOTED else f"{text[:_MAX_QUOTED]}..."
 
 
 def error_from_code(code: int, *, message: str) -> ServingError:

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
-from aspira.contracts.errors import InvalidArgument
+from aspira.contracts.errors import InvalidArgument, shorten
 from aspira.contracts.tensors import DataType, Tensor, Tensors
 
 Shape = tuple[int | None, ...]
@@ -16,6 +16,7 @@ REGRESS_METHOD = "tensorflow/serving/regress"
 
 # Clients choose what is joined; joints beyond this many are made anew for each run.
 _MAX_JOINTS = 64
+_MAX_GIVEN = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +63,7 @@ class Signature:
         if not inputs.keys() <= bound.keys():
             raise InvalidArgument(
                 "Inputs contains invalid name. Used request inputs: "
-                f"{_names(inputs.keys() & bound.keys())}, request input: {_names(inputs)}"
+                f"{_names(inputs.keys() & bound.keys())}, request input: {_given(inputs)}"
             )
         return bound
 
@@ -78,8 +79,8 @@ class Signature:
         for alias in output_filter:
             if alias not in self.outputs:
                 raise InvalidArgument(
-                    f"output tensor alias not found in signature: {alias} Outputs expected to be"
-                    f" in the set {_names(self.outputs)}."
+                    f"output tensor alias not found in signature: {shorten(alias)}"
+                    f" Outputs expected to be in the set {_names(self.outputs)}."
                 )
             if alias in wanted:
                 raise InvalidArgument(f"duplicate output tensor alias: {alias}")
@@ -92,8 +93,8 @@ class Signature:
             required = self.inputs.keys() - self.defaults.keys()
             raise InvalidArgument(
                 f"input size does not match signature: {given}!={wanted}"
-                f" len({_names(inputs)}) != len({_names(self.inputs)})."
-                f" Sent extra: {_names(inputs.keys() - self.inputs.keys())}."
+                f" len({_given(inputs)}) != len({_names(self.inputs)})."
+                f" Sent extra: {_given(inputs.keys() - self.inputs.keys())}."
                 f" Missing but required: {_names(required - inputs.keys())}."
             )
 
@@ -153,6 +154,13 @@ class SignatureTable(dict[str, Signature]):
 def joint_alias(signature_name: str, *, alias: str) -> str:
     """What an alias of one signature is called in a run of several."""
     return f"{signature_name}/{alias}"
+
+
+def _given(aliases: Iterable[str]) -> str:
+    """As `_names`, of a request, which may have any number of any length."""
+    names = sorted(aliases)
+    rest = ["..."] if len(names) > _MAX_GIVEN else []
+    return "{" + ",".join([*map(shorten, names[:_MAX_GIVEN]), *rest]) + "}"
 
 
 def _names(aliases: Iterable[str]) -> str:

@@ -13,7 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Generic, Protocol
 
-from aspira.contracts.errors import Cancelled, NotFound, ServingError, Unknown
+from aspira.contracts.errors import Cancelled, NotFound, ServingError, Unknown, shorten
 from aspira.contracts.events import (
     EventBus,
     LoadAttemptFailed,
@@ -321,7 +321,8 @@ def _aspire_version(
 
 
 def _not_found(model_name: ModelName, *, version: Version | None) -> NotFound:
-    choice = f"Latest({model_name})" if version is None else f"Specific({model_name}, {version})"
+    name = shorten(model_name)
+    choice = f"Latest({name})" if version is None else f"Specific({name}, {version})"
     return NotFound(f"Servable not found for request: {choice}")
 
 

@@ -1,6 +1,7 @@
 """Makes one version of a language model ready: reads it, starts its engine, warms it up."""
 
 import asyncio
+import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -14,6 +15,8 @@ from aspira.llm.model_source import LanguageModelSource, Queued, load_predictor
 from aspira.llm.runner import MakeRunner, Runner
 from aspira.llm.servable import LanguageModel
 from aspira.llm.warm_up import warm_up
+
+_logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,13 +45,19 @@ class LanguageModelLoader:
         self._context = context
 
     def load(self) -> LanguageModel:
-        budget = self._context.budget
-        cache_mib = budget.take(self._source.options.decoder.cache_mib)
+        budget, model_name = self._context.budget, self._servable_id.name
+        wanted_mib = self._source.options.decoder.cache_mib
+        cache_mib = budget.take(wanted_mib, model_name=model_name)
         try:
-            return self._load(cache_mib)
+            model = self._load(cache_mib)
         except BaseException:
-            budget.give_back(cache_mib)
+            budget.give_back(cache_mib, model_name=model_name)
             raise
+        # Told now, while there is time, and not by the swap that fails.
+        problem = budget.find_swap_problem(cache_mib, model_name=model_name)
+        if problem:
+            _logger.warning("Servable %s is loaded, but %s", self._servable_id, problem)
+        return model
 
     def _load(self, cache_mib: int) -> LanguageModel:
         def make_runner() -> Runner:
@@ -99,7 +108,7 @@ class LanguageModelLoader:
         self._context.events.publish_generation(EngineEnded(self._servable_id, read))
         # A step that hangs keeps its memory; others must not count on it.
         if is_free:
-            self._context.budget.give_back(cache_mib)
+            self._context.budget.give_back(cache_mib, model_name=self._servable_id.name)
 
 
 class _Publication:

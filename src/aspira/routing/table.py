@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 
-from aspira.contracts.errors import InvalidArgument
+from aspira.contracts.errors import InvalidArgument, shorten
 from aspira.contracts.identity import ModelName, ModelSpec, Version, VersionLabel
 
 Labels = Mapping[VersionLabel, Version]
@@ -28,5 +28,5 @@ def choose_version(table: RoutingTable, *, spec: ModelSpec) -> Version | None:
         return spec.version
     version = table.labels.get(spec.name, {}).get(spec.label)
     if version is None:
-        raise InvalidArgument(f"Unrecognized servable version label: {spec.label}")
+        raise InvalidArgument(f"Unrecognized servable version label: {shorten(spec.label)}")
     return version

@@ -12,7 +12,7 @@ from typing import Generic, NamedTuple, Protocol, TypeVar
 import numpy as np
 
 from aspira.contracts.clock import Clock
-from aspira.contracts.errors import InvalidArgument, Unimplemented
+from aspira.contracts.errors import InvalidArgument, Unimplemented, shorten
 from aspira.contracts.examples import (
     CLASSES_OUTPUT,
     CLASSIFICATION_OUTPUTS,
@@ -196,7 +196,7 @@ async def _infer(
         signature = lease.servable.signatures.get(name)
         if signature is None:
             advice = lease.servable.signature_advice
-            raise InvalidArgument(f"No signature was found with the name: {name}{advice}")
+            raise InvalidArgument(f"No signature was found with the name: {shorten(name)}{advice}")
         is_name_checked = inference.is_method_name_checked
         outputs = _choose_outputs(signature, method=method, is_name_checked=is_name_checked)
         plan = _Plan(name, method, outputs)
@@ -225,15 +225,17 @@ def _plan_tasks(
             )
         name = spec.signature_name or DEFAULT_SIGNATURE_NAME
         if name in seen:
-            raise InvalidArgument(f"Duplicate evaluation of signature: {name}")
+            raise InvalidArgument(f"Duplicate evaluation of signature: {shorten(name)}")
         seen.add(name)
         signature = lease.servable.signatures.get(name)
         if signature is None:
             advice = lease.servable.signature_advice
-            raise InvalidArgument(f"Requested signature not found in model graph: {name}{advice}")
+            raise InvalidArgument(
+                f"Requested signature not found in model graph: {shorten(name)}{advice}"
+            )
         method = _METHODS.get(method_name)
         if method is None:
-            raise Unimplemented(f"Unsupported signature method_name: {method_name}")
+            raise Unimplemented(f"Unsupported signature method_name: {shorten(method_name)}")
         outputs = _choose_outputs(signature, method=method, is_name_checked=is_name_checked)
         yield _Plan(name, method, outputs)
 

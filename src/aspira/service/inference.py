@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from aspira.contracts.clock import Clock
-from aspira.contracts.errors import FailedPrecondition, Internal, NotFound, Unavailable
+from aspira.contracts.errors import FailedPrecondition, Internal, NotFound, Unavailable, shorten
 from aspira.contracts.identity import DEFAULT_SIGNATURE_NAME, ModelName, ModelSpec, Version
 from aspira.contracts.inference import PredictRequest, PredictResponse
 from aspira.contracts.servable import Served
@@ -106,7 +106,7 @@ class InferenceService:
         signature = lease.servable.signatures.get(name)
         if signature is None:
             advice = lease.servable.signature_advice
-            raise FailedPrecondition(f'Serving signature key "{name}" not found.{advice}')
+            raise FailedPrecondition(f'Serving signature key "{shorten(name)}" not found.{advice}')
         if self.is_method_name_checked:
             _check_method_name(signature)
         started_s = self.clock.now()

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 
-from aspira.contracts.errors import FailedPrecondition, NotFound, ServingError, Unknown
+from aspira.contracts.errors import FailedPrecondition, NotFound, ServingError, Unknown, shorten
 from aspira.contracts.events import ConfigApplied, ConfigApplying, EventBus
 from aspira.contracts.identity import ModelName, ModelSpec, ServableId, Version
 from aspira.contracts.signatures import Signature, SignatureTable
@@ -195,11 +195,11 @@ class ModelsService:
         known = [self._told(status) for status in self._manager.statuses(spec.name)]
         if wanted is None:
             if not known:
-                raise NotFound(f"Could not find any versions of model {spec.name}")
+                raise NotFound(f"Could not find any versions of model {shorten(spec.name)}")
             return known
         found = [status for status in known if status.version == wanted]
         if not found:
-            raise NotFound(f"Could not find version {wanted} of model {spec.name}")
+            raise NotFound(f"Could not find version {wanted} of model {shorten(spec.name)}")
         return found
 
     def _told(self, status: VersionStatus) -> VersionStatus:

@@ -257,6 +257,25 @@ def test_tensors_are_inferred_in_json(tmp_path: Path) -> None:
     assert other.json["outputs"][0]["shape"] == [2, 1]
 
 
+def test_what_is_no_finite_number_has_tritons_words(tmp_path: Path) -> None:
+    values = [1.0, float("nan"), float("inf"), float("-inf")]
+    body = json.dumps({"inputs": [tensor("x", values, datatype="FP32")]}).encode()
+    assert b"[1.0, NaN, Infinity, -Infinity]" in body
+    (answer,) = ask_tensors(tmp_path, post(INFER, body=body))
+    assert b'"data":[2.5,NaN,Infinity,-Infinity]' in answer.body
+
+
+@pytest.mark.parametrize(
+    "body",
+    [b'{"inputs": [NaN', b'{"id": "NaN", ', b'["Infinity"' * 100_000, b'{"a": NaN}\xff'],
+    ids=["cut off", "in a text", "deep", "no UTF-8"],
+)
+def test_these_words_make_no_json_of_other_things(tmp_path: Path, body: bytes) -> None:
+    (answer,) = ask_tensors(tmp_path, post(INFER, body=body))
+    assert answer.status == 400
+    assert answer.error.startswith("The body is not JSON: ")
+
+
 @pytest.mark.parametrize(
     "wanted",
     [
@@ -352,6 +371,22 @@ def test_a_predictor_generates_nothing(tmp_path: Path) -> None:
 def test_work_ends_when_the_client_leaves(tmp_path: Path, path: str) -> None:
     request = post(path, body=text("hi", max_tokens=200, ignore_eos=True))
     asyncio.run(check_that_leaving_ends_the_work(tmp_path / "m", request=request))
+
+
+def test_the_head_leaves_when_the_request_is_queued(tmp_path: Path) -> None:
+    async def run() -> None:
+        held = HeldDecoder()
+        async with serving_language_model(tmp_path / "m", source=held.source) as server:
+            held.hold()
+            client, task = begin_request(server, request=post(STREAM, body=text("hi")))
+            await until(lambda: len(client.sent) == 2)
+            head, flush = client.sent
+            assert head["status"] == 200
+            assert flush == {"type": "http.response.body", "body": b"", "more_body": True}
+            held.go()
+            await task
+
+    asyncio.run(run())
 
 
 def test_silence_is_broken_by_comments(tmp_path: Path) -> None:

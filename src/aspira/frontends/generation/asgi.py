@@ -18,6 +18,7 @@ from aspira.contracts.errors import (
     InvalidArgument,
     ResourceExhausted,
     ServingError,
+    shorten,
 )
 from aspira.contracts.events import EventBus
 from aspira.frontends.asgi import Receive, Scope, Send, read_body, without_bodies
@@ -162,7 +163,8 @@ class HttpApplication:
         allowed = ("GET", "HEAD") if endpoint.method == "GET" else (endpoint.method,)
         if scope["method"] not in allowed:
             raise MethodNotAllowed(
-                f"{scope['path']} is asked by {endpoint.method}, not by {scope['method']}.",
+                f"{shorten(scope['path'])} is asked by {endpoint.method}, "
+                f"not by {scope['method']}.",
                 allowed=", ".join(allowed),
             )
         headers = dict(scope["headers"])

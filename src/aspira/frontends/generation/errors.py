@@ -5,7 +5,6 @@ from math import ceil
 from typing import NamedTuple
 
 from aspira.contracts.errors import (
-    Code,
     InvalidArgument,
     ResourceExhausted,
     ServingError,
@@ -43,9 +42,6 @@ def status_of(error: ServingError) -> int:
         return 413
     if isinstance(error, MethodNotAllowed):
         return 405
-    if error.code is Code.FAILED_PRECONDITION:
-        # A conflict that clients would try again; here it is the wrong kind of model.
-        return 400
     return http_status(error.code)
 
 

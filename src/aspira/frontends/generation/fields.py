@@ -3,6 +3,7 @@
 A field that is null is as one that is not there, as OpenAI's clients mean it.
 """
 
+import json
 import logging
 import math
 from collections.abc import Mapping
@@ -122,8 +123,8 @@ async def read_fields(body: bytes) -> Fields:
     return await on_thread(partial(parse_fields, body))
 
 
-def parse_fields(body: bytes) -> Fields:
-    """The object that a body holds.
+def parse_fields(body: bytes, *, has_non_finite: bool = False) -> Fields:
+    """The object that a body holds; `has_non_finite`: NaN and infinities may be among its numbers.
 
     Raises:
         InvalidArgument: it holds something else.
@@ -131,10 +132,25 @@ def parse_fields(body: bytes) -> Fields:
     try:
         value = orjson.loads(body)
     except orjson.JSONDecodeError as error:
-        raise InvalidArgument(f"The body is not JSON: {error}") from None
+        value = _try_with_non_finite(body) if has_non_finite else None
+        if value is None:
+            raise InvalidArgument(f"The body is not JSON: {error}") from None
     if not isinstance(value, dict):
         raise InvalidArgument("The body must be a JSON object.")
     return Fields(value)
+
+
+def _try_with_non_finite(body: bytes) -> object:
+    """What a body holds as Python writes JSON, with the words NaN, Infinity, -Infinity; else None.
+
+    Slower, and so only for what has one of these words.
+    """
+    if b"NaN" not in body and b"Infinity" not in body:
+        return None
+    try:
+        return json.loads(body.decode())
+    except (ValueError, RecursionError):
+        return None
 
 
 class UnknownFields:

@@ -5,6 +5,7 @@ from typing import Any
 
 import orjson
 
+from aspira.contracts.errors import shorten
 from aspira.frontends.generation.fields import BadField
 
 _ROLES = ("system", "developer", "user", "assistant", "tool", "function")
@@ -75,7 +76,8 @@ def _decode_part(part: object, *, name: str) -> str:
     kind = part.get("type")
     if kind not in _TEXT_PARTS:
         raise BadField(
-            f"{name} is of type {str(kind)[:64]!r}, and this model takes text alone.", param=name
+            f"{name} is of type {shorten(str(kind))!r}, and this model takes text alone.",
+            param=name,
         )
     text = part.get("refusal" if kind == "refusal" else "text")
     if not isinstance(text, str):

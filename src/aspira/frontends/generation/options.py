@@ -5,6 +5,7 @@ from typing import Any
 
 import orjson
 
+from aspira.contracts.errors import shorten
 from aspira.contracts.generation import (
     GenerateRequest,
     Grammar,
@@ -120,7 +121,7 @@ def _decode_bias(biases: Fields | None) -> tuple[tuple[int, float], ...]:
     pairs = []
     for key in biases.unread():
         if not key.isdecimal() or len(key) > 9:
-            raise BadField(f"logit_bias: {key[:64]!r} is not a token id.", param="logit_bias")
+            raise BadField(f"logit_bias: {shorten(key)!r} is not a token id.", param="logit_bias")
         pairs.append((int(key), as_number(biases.value(key), name="logit_bias")))
     return tuple(pairs)
 

@@ -58,9 +58,11 @@ class Responder:
         await self._send({"type": "http.response.body", "body": body})
 
     async def start_events(self) -> None:
-        """The status, after which errors are events."""
+        """The status, after which errors are events. It leaves at once, however long they wait."""
         self._is_streaming = True
         await self._start(200, headers=_STREAM_HEADERS)
+        # The Envoy listener keeps a head until there is a body; one without bytes is enough.
+        await self._write(b"")
 
     async def send_event(self, data: bytes) -> None:
         """One event, whole in one write, as some clients want it."""

@@ -13,6 +13,7 @@ from aspira.contracts.errors import (
     ResourceExhausted,
     ServingError,
     Unimplemented,
+    shorten,
 )
 from aspira.frontends.asgi import MAX_INFLATED_BYTES, Receive, Scope, Send, read_body
 from aspira.frontends.departures import DepartureWatch
@@ -68,7 +69,7 @@ class GrpcApplication:
             elif method is not None:
                 await self._answer_stream(method, headers=headers, receive=receive, send=send)
             else:
-                raise Unimplemented(f"Method not found: {scope['path']}")
+                raise Unimplemented(f"Method not found: {shorten(scope['path'])}")
         except ServingError as error:
             await _send_error(send, error=error)
 

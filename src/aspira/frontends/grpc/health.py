@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from typing import Any
 
-from aspira.contracts.errors import Internal, InvalidArgument, NotFound, Unavailable
+from aspira.contracts.errors import Internal, InvalidArgument, NotFound, Unavailable, shorten
 from aspira.frontends.grpc.methods import Method, StreamMethod, UnaryCall, UnaryMethod
 from aspira.service.drain import RequestGate
 
@@ -43,7 +43,7 @@ class HealthServicer:
         """The Check method."""
         status = self._status(call.message.service)
         if status == self._classes.HealthCheckResponse.SERVICE_UNKNOWN:
-            raise NotFound(f"Unknown service or model: {call.message.service}")
+            raise NotFound(f"Unknown service or model: {shorten(call.message.service)}")
         return self._classes.HealthCheckResponse(status=status)
 
     async def watch(self, requests: AsyncIterator[Message]) -> AsyncGenerator[Message, None]:

@@ -5,7 +5,7 @@ from functools import partial
 from typing import Any
 
 from aspira.contracts.clock import Clock
-from aspira.contracts.errors import Code, InvalidArgument, ServingError
+from aspira.contracts.errors import Code, InvalidArgument, ServingError, shorten
 from aspira.contracts.events import EventBus, RequestEnded
 from aspira.contracts.inference import PredictRequest, PredictResponse
 from aspira.frontends.grpc.methods import Method, UnaryCall, UnaryMethod
@@ -114,7 +114,7 @@ class PredictionServicer:
             )
         for field in message.metadata_field:
             if field != _SIGNATURE_FIELD:
-                raise InvalidArgument(f"Metadata field {field} is not supported")
+                raise InvalidArgument(f"Metadata field {shorten(field)} is not supported")
         metadata = self._models.metadata(decode_model_spec(message))
         answer = self._metadata_classes.GetModelMetadataResponse()
         encode_model_spec(metadata.servable_id, into=answer.model_spec)

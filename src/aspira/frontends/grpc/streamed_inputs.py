@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import orjson
 
-from aspira.contracts.errors import InvalidArgument
+from aspira.contracts.errors import InvalidArgument, shorten
 from aspira.contracts.generation import Delta, GenerateRequest, Grammar
 from aspira.contracts.tensors import Tensor, Tensors
 from aspira.frontends.generation.fields import BadField, Fields
@@ -54,7 +54,7 @@ def decode_streamed(
     for name in outputs:
         if name not in _OUTPUTS:
             raise InvalidArgument(
-                f"There is no output {name[:64]!r}; there are {', '.join(_OUTPUTS)}."
+                f"There is no output {shorten(name)!r}; there are {', '.join(_OUTPUTS)}."
             )
     prompt = _decode_prompt(fields)
     is_chat = isinstance(prompt, ChatPrompt)

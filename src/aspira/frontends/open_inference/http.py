@@ -140,11 +140,12 @@ class OpenInferenceHttp:
         async with aclosing(self._plane.generate_stream(request)) as answers:
             async for answer in answers:
                 if not is_started:
-                    # Only now: what is refused before generating begins has a status of its own.
+                    # Only now: what cannot be queued is refused by a status of its own.
                     await call.responder.start_events()
                     is_started = True
-                if answer is None:
+                elif answer is None:
                     await call.responder.keep_alive()
+                if answer is None:
                     continue
                 call.outcome.version = answer.servable_id.version
                 await call.responder.send_event(encode_text(answer, request_id=request_id))

@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 import orjson
 
-from aspira.contracts.errors import InvalidArgument
+from aspira.contracts.errors import InvalidArgument, shorten
 from aspira.contracts.identity import ModelSpec
 from aspira.contracts.tensors import Tensor, Tensors
 from aspira.frontends.generation.fields import BadField, Fields, parse_fields
@@ -48,7 +48,7 @@ def decode_infer(
         InvalidArgument: it is malformed, or a tensor does not fit its datatype or shape.
     """
     header_length = _header_length(headers, num_bytes=len(body))
-    fields = parse_fields(body[:header_length])
+    fields = parse_fields(body[:header_length], has_non_finite=True)
     inputs = _decode_inputs(fields, raw=memoryview(body)[header_length:])
     parameters = _object(fields, name="parameters")
     outputs = [_entry(value, name="outputs") for value in fields.list("outputs")]
@@ -112,16 +112,17 @@ def _decode_inputs(fields: Fields, *, raw: memoryview) -> Tensors:
     for value in values:
         name, entry = _named(value, name="inputs")
         if name in inputs:
-            raise BadField(f"The input {name[:64]} is given twice.", param="inputs")
+            raise BadField(f"The input {shorten(name)} is given twice.", param="inputs")
         parameters = _object(entry, name="parameters")
-        refuse_shared_memory(parameters, name=name)
+        shown = shorten(name)
+        refuse_shared_memory(parameters, name=shown)
         size = parameters.get("binary_data_size")
         if size is None:
-            inputs[name] = _decode_json(entry, name=name)
+            inputs[name] = _decode_json(entry, name=shown)
             continue
         if type(size) is not int or not 0 <= size <= len(raw):
-            raise BadField(f"binary_data_size of {name} is not in the body.", param="inputs")
-        inputs[name] = _decode_raw(entry, raw=raw[:size], name=name)
+            raise BadField(f"binary_data_size of {shown} is not in the body.", param="inputs")
+        inputs[name] = _decode_raw(entry, raw=raw[:size], name=shown)
         raw = raw[size:]
     if raw:
         raise InvalidArgument(f"There are {len(raw)} bytes after the last tensor.")
@@ -150,7 +151,7 @@ def _named(value: object, *, name: str) -> tuple[str, Fields]:
 def _entry(value: object, *, name: str) -> tuple[str, Mapping[str, Any]]:
     found, fields = _named(value, name=name)
     parameters = _object(fields, name="parameters")
-    refuse_shared_memory(parameters, name=found)
+    refuse_shared_memory(parameters, name=shorten(found))
     return found, parameters
 
 

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 from typing import Any
 
-from aspira.contracts.errors import InvalidArgument
+from aspira.contracts.errors import InvalidArgument, shorten
 from aspira.contracts.identity import ModelName, ModelSpec
 from aspira.contracts.tensors import Tensor, Tensors
 from aspira.frontends.open_inference.data_plane import InferAnswer, InferRequest
@@ -96,31 +96,31 @@ def _decode_inputs(message: Message) -> Tensors:
         )
     inputs: dict[str, Tensor] = {}
     for index, entry in enumerate(message.inputs):
+        shown = shorten(entry.name)
         if entry.name in inputs:
-            raise InvalidArgument(f"The input {entry.name[:64]} is given twice.")
-        refuse_shared_memory(decode_parameters(entry.parameters), name=entry.name)
+            raise InvalidArgument(f"The input {shown} is given twice.")
+        refuse_shared_memory(decode_parameters(entry.parameters), name=shown)
         if not raws:
             inputs[entry.name] = _decode_contents(entry)
             continue
         if entry.HasField("contents"):
-            raise InvalidArgument(f"{entry.name[:64]} has contents beside raw contents.")
-        shape = check_shape(entry.shape, name=entry.name)
-        inputs[entry.name] = from_raw(
-            raws[index], datatype=entry.datatype, shape=shape, name=entry.name
-        )
+            raise InvalidArgument(f"{shown} has contents beside raw contents.")
+        shape = check_shape(entry.shape, name=shown)
+        inputs[entry.name] = from_raw(raws[index], datatype=entry.datatype, shape=shape, name=shown)
     return inputs
 
 
 def _decode_contents(entry: Message) -> Tensor:
+    shown = shorten(entry.name)
     field = _CONTENTS.get(entry.datatype)
     if field is None:
         raise InvalidArgument(
-            f"{entry.name[:64]} has the datatype {entry.datatype[:64]!r}; contents are of one of "
+            f"{shown} has the datatype {shorten(entry.datatype)!r}; contents are of one of "
             f"{', '.join(_CONTENTS)}, others travel in raw contents."
         )
     return from_values(
         getattr(entry.contents, field),
         datatype=entry.datatype,
-        shape=check_shape(entry.shape, name=entry.name),
-        name=entry.name,
+        shape=check_shape(entry.shape, name=shown),
+        name=shown,
     )

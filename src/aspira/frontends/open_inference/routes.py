@@ -4,7 +4,7 @@ import re
 from typing import NamedTuple
 from urllib.parse import unquote
 
-from aspira.contracts.errors import InvalidArgument, NotFound
+from aspira.contracts.errors import InvalidArgument, NotFound, shorten
 from aspira.contracts.identity import MAX_VERSION, ModelName, ModelSpec, Version, VersionLabel
 
 PREFIXES = ("/v2", "/v2/")
@@ -37,7 +37,7 @@ def find_route(path: str) -> V2Route:
         return V2Route(match["question"] or "server")
     match = _MODEL.fullmatch(path)
     if match is None:
-        raise NotFound(f"There is nothing at {path[:256]}")
+        raise NotFound(f"There is nothing at {shorten(path)}")
     return V2Route(match["verb"] or "metadata", _parse_spec(match))
 
 

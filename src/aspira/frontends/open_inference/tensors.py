@@ -5,6 +5,7 @@ Raw bytes are little-endian, row after row; an element of BYTES is its length in
 itself.
 """
 
+import json
 import math
 import struct
 from collections.abc import Iterator, Mapping, Sequence
@@ -13,8 +14,9 @@ from typing import Any
 
 import ml_dtypes
 import numpy as np
+import orjson
 
-from aspira.contracts.errors import InvalidArgument
+from aspira.contracts.errors import InvalidArgument, shorten
 from aspira.contracts.tensors import DataType, Tensor
 
 BYTES = "BYTES"
@@ -163,7 +165,11 @@ def from_raw(raw: bytes | memoryview, *, datatype: str, shape: Shape, name: str)
 
 
 def to_json(tensor: Tensor, *, name: str) -> list[Any]:
-    """A tensor's values for JSON, flat.
+    """A tensor's values for orjson, flat.
+
+    NaN and infinities, for which JSON has no word, are the words that Triton and TensorFlow Serving
+    have for them. With null instead, a client would take a number that is none for one that is not
+    there.
 
     Raises:
         InvalidArgument: they can travel in binary form alone.
@@ -172,6 +178,8 @@ def to_json(tensor: Tensor, *, name: str) -> list[Any]:
     if datatype in _ONLY_RAW:
         raise InvalidArgument(f"{name}: {datatype} travels in binary form alone; ask for that.")
     values: list[Any] = tensor.reshape(-1).tolist()
+    if tensor.dtype.kind == "f" and not np.isfinite(tensor).all():
+        return [one if math.isfinite(one) else orjson.Fragment(json.dumps(one)) for one in values]
     if datatype != BYTES:
         return values
     try:
@@ -194,7 +202,7 @@ def to_raw(tensor: Tensor) -> bytes:
 def _dtype(datatype: str, *, name: str) -> np.dtype[np.generic]:
     found = _DTYPES.get(datatype)
     if found is None:
-        raise InvalidArgument(f"{name} has the unknown datatype {datatype[:64]!r}.")
+        raise InvalidArgument(f"{name} has the unknown datatype {shorten(datatype)!r}.")
     return found
 
 

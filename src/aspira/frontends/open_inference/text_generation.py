@@ -54,7 +54,9 @@ class _Gain:
 async def generate_text(
     order: TextOrder, *, session: GenerationSession, idle_s: float
 ) -> TextAnswers:
-    """Answers, by the names of outputs; None after each `idle_s` without one. The reader closes it.
+    """Answers, by the names of outputs; None once queued, and after each `idle_s` without one.
+
+    The reader closes it.
 
     Iterating raises:
         ServingError: before the first answer, or amid them.
@@ -63,6 +65,7 @@ async def generate_text(
     constraint = await model.compile(order.grammar) if order.grammar else None
     prompt = await model.encode(order.prompt)
     stream = session.start(prompt, request=order.request, make_constraint=constraint)
+    yield None
     beginning = order.prompt.text if order.begins_with_prompt else ""
     choices = [_Choice(beginning) for _ in range(order.request.num_choices)]
     async with aclosing(read_streams([stream], idle_s=idle_s)) as arrivals:

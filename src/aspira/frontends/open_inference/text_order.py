@@ -11,7 +11,7 @@ from typing import Any
 
 import orjson
 
-from aspira.contracts.errors import InvalidArgument
+from aspira.contracts.errors import InvalidArgument, shorten
 from aspira.contracts.generation import GenerateRequest, Grammar
 from aspira.contracts.tensors import Tensors
 from aspira.frontends.generation.fields import BadField, Fields
@@ -149,7 +149,7 @@ def _choose_outputs(fields: Fields, *, requested: tuple[str, ...]) -> tuple[str,
     for name in requested:
         if name not in TEXT_OUTPUTS:
             raise BadField(
-                f"There is no output {name[:64]!r}; there are {', '.join(TEXT_OUTPUTS)}.",
+                f"There is no output {shorten(name)!r}; there are {', '.join(TEXT_OUTPUTS)}.",
                 param="outputs",
             )
     asked = {name for name in TEXT_OUTPUTS if fields.flag(f"return_{name}")}

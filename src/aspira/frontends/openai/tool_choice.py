@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from aspira.contracts.errors import shorten
 from aspira.contracts.generation import Grammar
 from aspira.frontends.generation.fields import BadField, Fields
 from aspira.frontends.generation.messages import decode_tools
@@ -52,7 +53,7 @@ def decode_tool_choice(fields: Fields) -> ToolChoice:
     name = _forced_name(choice)
     forced = [tool for tool in tools if tool["function"]["name"] == name]
     if not forced:
-        raise BadField(f"tool_choice names {name[:64]!r}, which is not in tools.", param=_PARAM)
+        raise BadField(f"tool_choice names {shorten(name)!r}, which is not in tools.", param=_PARAM)
     return ToolChoice(tools, _make_grammar(forced))
 
 

@@ -6,7 +6,14 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
 from aspira.contracts.clock import Clock
-from aspira.contracts.errors import Code, Internal, InvalidArgument, ServingError, http_status
+from aspira.contracts.errors import (
+    Code,
+    Internal,
+    InvalidArgument,
+    ServingError,
+    http_status,
+    shorten,
+)
 from aspira.contracts.events import EventBus, RequestEnded
 from aspira.frontends.rest.health import (
     LIVENESS_PATH,
@@ -138,7 +145,7 @@ class RestHandler:
     def _answer_without_model(self, request: HttpRequest) -> HttpResponse:
         if request.method == "OPTIONS":
             return _answer_options(request)
-        raise InvalidArgument(f"Malformed request: {request.method} {request.target}")
+        raise InvalidArgument(f"Malformed request: {request.method} {shorten(request.target)}")
 
     def _answer_question(self, route: Route) -> HttpResponse:
         if route.verb == "metadata":
@@ -156,7 +163,7 @@ def _answer_options(request: HttpRequest) -> HttpResponse:
 async def answer_metrics(page: MetricsPage, *, request: HttpRequest) -> HttpResponse:
     """The metrics page, as TensorFlow Serving answers for it."""
     if request.query:
-        text = f"Unexpected path: {request.target}. Should be {page.path}"
+        text = f"Unexpected path: {shorten(request.target)}. Should be {page.path}"
         return HttpResponse(400, text.encode(), content_type="text/plain")
     body = await asyncio.get_running_loop().run_in_executor(None, page.render)
     return HttpResponse(200, body, content_type="text/plain")

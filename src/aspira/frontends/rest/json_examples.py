@@ -7,7 +7,7 @@ feature, and the model is not asked which one it wants.
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from aspira.contracts.errors import InvalidArgument
+from aspira.contracts.errors import InvalidArgument, shorten
 from aspira.contracts.tensors import Tensor
 from aspira.frontends.rest.json_base64 import decode_base64, is_base64
 from aspira.frontends.rest.json_debug import debug_text, json_type_name
@@ -72,7 +72,7 @@ def _add_feature(example: Message, *, name: str) -> Message:
     try:
         return example.features.feature[name]
     except UnicodeEncodeError:
-        raise InvalidArgument(f"Feature: {name} has a name that is not UTF-8") from None
+        raise InvalidArgument(f"Feature: {shorten(name)} has a name that is not UTF-8") from None
 
 
 def _fill_feature(feature: Message, *, name: str, values: list[object]) -> None:
@@ -83,7 +83,7 @@ def _fill_feature(feature: Message, *, name: str, values: list[object]) -> None:
         kind = _kind_of(value, name=name)
         if expected not in {None, kind}:
             raise InvalidArgument(
-                f"Unexpected element type in feature: {name} expecting type: {expected}"
+                f"Unexpected element type in feature: {shorten(name)} expecting type: {expected}"
             )
         expected = kind
         elements.append(_element(value, name=name))
@@ -102,7 +102,7 @@ def _kind_of(value: object, *, name: str) -> str:
     if is_base64(value):
         return "bytes"
     raise InvalidArgument(
-        f"Feature: {name} has element with unexpected JSON type: {json_type_name(value)}"
+        f"Feature: {shorten(name)} has element with unexpected JSON type: {json_type_name(value)}"
     )
 
 
@@ -111,7 +111,7 @@ def _element(value: object, *, name: str) -> object:
         case int():
             if value > _MAX_INT64:
                 raise InvalidArgument(
-                    f"Feature: {name} has uint64_t element. Only int64_t is supported."
+                    f"Feature: {shorten(name)} has uint64_t element. Only int64_t is supported."
                 )
             return int(value)
         case str():

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
-from aspira.contracts.errors import InvalidArgument, ServingError
+from aspira.contracts.errors import InvalidArgument, ServingError, shorten
 from aspira.contracts.signatures import Signature, TensorSpec
 from aspira.contracts.tensors import DataType, Tensor
 from aspira.frontends.rest.json_arrays import MIN_ARRAY_BYTES, try_read_document
@@ -89,7 +89,7 @@ def decode_inputs(body: InferenceBody, *, signature: Signature) -> DecodedInputs
     """
     if not signature.inputs:
         raise InvalidArgument(
-            f"Failed to get input map for signature: {body.signature_name or 'DEFAULT'}"
+            f"Failed to get input map for signature: {shorten(body.signature_name) or 'DEFAULT'}"
         )
     if body.text:
         decoded = _try_take_arrays(body.document, specs=signature.inputs)

@@ -2,7 +2,7 @@
 
 from functools import partial
 
-from aspira.contracts.errors import InvalidArgument
+from aspira.contracts.errors import InvalidArgument, shorten
 from aspira.contracts.identity import DEFAULT_SIGNATURE_NAME, ModelSpec
 from aspira.contracts.inference import PredictRequest
 from aspira.frontends.offload import LARGE_BYTES, count_bytes, on_thread
@@ -35,7 +35,7 @@ async def answer_predict(
         if signature is None:
             advice = lease.servable.signature_advice
             raise InvalidArgument(
-                f'Serving signature name: "{name}" not found in signature def{advice}'
+                f'Serving signature name: "{shorten(name)}" not found in signature def{advice}'
             )
         if num_bytes < LARGE_BYTES:
             decoded = decode(body, signature=signature)
