@@ -5,6 +5,7 @@ One listener, because each further one would import the application with an even
 
 import importlib.util
 import json
+import resource
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,12 @@ Config = dict[str, Any]
 
 _TYPES = "type.googleapis.com/envoy.extensions.filters"
 _TLS_TYPE = "type.googleapis.com/envoy.extensions.transport_sockets.tls.v3.DownstreamTlsContext"
+_CONNECTIONS_TYPE = (
+    "type.googleapis.com/envoy.extensions.resource_monitors.downstream_connections.v3"
+    ".DownstreamConnectionsConfig"
+)
+_MANY_FILES = 2**20
+_SPARE_FILES = 512
 _WINDOW_BYTES = 16 * 2**20
 _MAX_CONCURRENT_STREAMS = 2**31 - 1
 _STAT_PREFIX = "aspira"
@@ -87,6 +94,23 @@ def make_config(
         "admin": {"address": {"pipe": {"path": str(paths.admin_socket)}}},
         "static_resources": {"listeners": [listener]},
         "layered_runtime": {"layers": [{"name": "limits", "static_layer": limits}]},
+        "overload_manager": {"resource_monitors": [_connection_limit()]},
+    }
+
+
+def _connection_limit() -> Config:
+    """As many connections as leave files to open for models and the admin port.
+
+    One more is closed at once. Without files Envoy would try to accept it over and over.
+    """
+    limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    num_files = _MANY_FILES if limit == resource.RLIM_INFINITY else limit
+    return {
+        "name": "envoy.resource_monitors.global_downstream_max_connections",
+        "typed_config": {
+            "@type": _CONNECTIONS_TYPE,
+            "max_active_downstream_connections": num_files - min(num_files // 4, _SPARE_FILES),
+        },
     }
 
 
