@@ -1,5 +1,6 @@
 import json
 import re
+import resource
 from pathlib import Path
 from typing import Any
 
@@ -118,6 +119,7 @@ def test_a_model_may_take_as_long_as_it_likes() -> None:
     manager = connection_manager(ListenerOptions())
     assert manager["stream_idle_timeout"] == "0s"
     assert manager["request_timeout"] == "0s"
+    assert manager["request_headers_timeout"] == "30s"
 
 
 def test_both_protocols_are_told_apart_on_every_port() -> None:
@@ -179,3 +181,15 @@ def test_channel_arguments_that_envoy_knows_are_passed_on() -> None:
 def test_streams_are_not_bounded_unless_asked_for() -> None:
     options = connection_manager(ListenerOptions())["http2_protocol_options"]
     assert options["max_concurrent_streams"] == 2**31 - 1
+
+
+@pytest.mark.parametrize(
+    ("num_files", "num_connections"),
+    [(1000, 750), (20_000, 19_488), (resource.RLIM_INFINITY, 2**20 - 512)],
+)
+def test_connections_leave_files_for_models_and_the_admin_port(
+    num_files: int, num_connections: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(resource, "getrlimit", lambda _which: (num_files, num_files))
+    (monitor,) = config_of(ListenerOptions())["overload_manager"]["resource_monitors"]
+    assert monitor["typed_config"]["max_active_downstream_connections"] == num_connections

@@ -72,7 +72,8 @@ def parse_timeout(value: bytes) -> float:
     """
     digits, unit = value[:-1], _UNIT_SECONDS.get(value[-1:])
     if unit is None or not digits.isdigit() or len(digits) > _MAX_TIMEOUT_DIGITS:
-        raise InvalidArgument(f"grpc-timeout is not a number and a unit: {value[:64]!r}")
+        shown = value[:64].decode(errors="replace")
+        raise InvalidArgument(f"grpc-timeout is not a number and a unit: {shown!r}")
     return int(digits) * unit
 
 

@@ -5,6 +5,7 @@ One listener, because each further one would import the application with an even
 
 import importlib.util
 import json
+import resource
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,9 +19,16 @@ Config = dict[str, Any]
 
 _TYPES = "type.googleapis.com/envoy.extensions.filters"
 _TLS_TYPE = "type.googleapis.com/envoy.extensions.transport_sockets.tls.v3.DownstreamTlsContext"
+_CONNECTIONS_TYPE = (
+    "type.googleapis.com/envoy.extensions.resource_monitors.downstream_connections.v3"
+    ".DownstreamConnectionsConfig"
+)
+_MANY_FILES = 2**20
+_SPARE_FILES = 512
 _WINDOW_BYTES = 16 * 2**20
 _MAX_CONCURRENT_STREAMS = 2**31 - 1
 _STAT_PREFIX = "aspira"
+_HEADERS_TIMEOUT = "30s"
 # Envoy's own bound, 100, is for the patterns of others.
 _MAX_PATTERN_SIZE = 1000
 _NOT_HEX = "[^%0-9A-Fa-f]"
@@ -86,6 +94,23 @@ def make_config(
         "admin": {"address": {"pipe": {"path": str(paths.admin_socket)}}},
         "static_resources": {"listeners": [listener]},
         "layered_runtime": {"layers": [{"name": "limits", "static_layer": limits}]},
+        "overload_manager": {"resource_monitors": [_connection_limit()]},
+    }
+
+
+def _connection_limit() -> Config:
+    """As many connections as leave files to open for models and the admin port.
+
+    One more is closed at once. Without files Envoy would try to accept it over and over.
+    """
+    limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    num_files = _MANY_FILES if limit == resource.RLIM_INFINITY else limit
+    return {
+        "name": "envoy.resource_monitors.global_downstream_max_connections",
+        "typed_config": {
+            "@type": _CONNECTIONS_TYPE,
+            "max_active_downstream_connections": num_files - min(num_files // 4, _SPARE_FILES),
+        },
     }
 
 
@@ -134,6 +159,8 @@ def _connection_manager(options: ListenerOptions, *, application: str, module: P
             # would wait.
             "stream_idle_timeout": "0s",
             "request_timeout": "0s",
+            # But headers come at once, or their sender only holds a connection open.
+            "request_headers_timeout": _HEADERS_TIMEOUT,
             "route_config": {"virtual_hosts": [{"name": "all", "domains": ["*"]}]},
             "http_filters": [_path_filter(), _python_filter(application, module=module)],
             "local_reply_config": _path_refusal(),
