@@ -269,18 +269,19 @@ class _Subscribers(Generic[EventT]):
         for index, subscriber in enumerate(self._subscribers):
             try:
                 subscriber(event)
-            except Exception:
-                self._note_failure(index, event=event)
+            except Exception as error:  # noqa: BLE001 - it is not the publisher's
+                self._note_failure(index, event=event, error=error)
 
-    def _note_failure(self, index: int, *, event: EventT) -> None:
+    def _note_failure(self, index: int, *, event: EventT, error: Exception) -> None:
         """Says it once of each subscriber and kind of event: there may be thousands a second."""
         kind = type(event)
         if (index, kind) not in self._failed:
             self._failed.add((index, kind))
-            _logger.exception(
-                "%r failed at a %s, which it will have missed; not said again of later ones",
+            _logger.error(
+                "%r failed at a %s, which it has missed; it is not said again of others",
                 self._subscribers[index],
                 kind.__name__,
+                exc_info=error,
             )
 
 
