@@ -1,16 +1,13 @@
 """What happened, as values: floors below observability publish, observability subscribes."""
 
-import logging
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Generic, NamedTuple, TypeVar
+from typing import NamedTuple
 
 from aspira.contracts.errors import Code, ServingError
 from aspira.contracts.generation import GenerateRequest, GenerationStatistics
 from aspira.contracts.identity import ServableId
 from aspira.contracts.servable import SignatureRuntime
-
-_logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -250,40 +247,6 @@ LifecycleEvent = (
 )
 
 
-EventT = TypeVar("EventT")
-
-
-class _Subscribers(Generic[EventT]):
-    """Those who hear one line of events."""
-
-    __slots__ = ("_failed", "_subscribers")
-
-    def __init__(self) -> None:
-        self._subscribers: list[Callable[[EventT], None]] = []
-        self._failed: set[tuple[int, type[EventT]]] = set()
-
-    def add(self, subscriber: Callable[[EventT], None]) -> None:
-        self._subscribers.append(subscriber)
-
-    def tell(self, event: EventT) -> None:
-        for index, subscriber in enumerate(self._subscribers):
-            try:
-                subscriber(event)
-            except Exception:
-                self._note_failure(index, event=event)
-
-    def _note_failure(self, index: int, *, event: EventT) -> None:
-        """Says it once of each subscriber and kind of event: there may be thousands a second."""
-        kind = type(event)
-        if (index, kind) not in self._failed:
-            self._failed.add((index, kind))
-            _logger.exception(
-                "%r failed at a %s, which it will have missed; not said again of later ones",
-                self._subscribers[index],
-                kind.__name__,
-            )
-
-
 @dataclass(slots=True)
 class EventBus:
     """Delivers each event to its subscribers at once, on the publisher's thread.
@@ -291,36 +254,39 @@ class EventBus:
     Requests, batches and generations have lines of their own: there are very many of those events.
     Batches are published on worker threads, generations on the threads of token engines, of loads
     and of unloads.
-    Subscribers are added before serving starts and must be quick. One that raises harms nobody: the
-    others hear the event, and whoever published goes on.
+    Subscribers are added before serving starts, must be quick and must not raise.
     """
 
-    _on_lifecycle: _Subscribers[LifecycleEvent] = field(default_factory=_Subscribers)
-    _on_request: _Subscribers[RequestEnded] = field(default_factory=_Subscribers)
-    _on_batch: _Subscribers[BatchEnded] = field(default_factory=_Subscribers)
-    _on_generation: _Subscribers[GenerationEvent] = field(default_factory=_Subscribers)
+    _on_lifecycle: list[Callable[[LifecycleEvent], None]] = field(default_factory=list)
+    _on_request: list[Callable[[RequestEnded], None]] = field(default_factory=list)
+    _on_batch: list[Callable[[BatchEnded], None]] = field(default_factory=list)
+    _on_generation: list[Callable[[GenerationEvent], None]] = field(default_factory=list)
 
     def subscribe_lifecycle(self, subscriber: Callable[[LifecycleEvent], None]) -> None:
-        self._on_lifecycle.add(subscriber)
+        self._on_lifecycle.append(subscriber)
 
     def subscribe_requests(self, subscriber: Callable[[RequestEnded], None]) -> None:
-        self._on_request.add(subscriber)
+        self._on_request.append(subscriber)
 
     def subscribe_batches(self, subscriber: Callable[[BatchEnded], None]) -> None:
-        self._on_batch.add(subscriber)
+        self._on_batch.append(subscriber)
 
     def subscribe_generations(self, subscriber: Callable[[GenerationEvent], None]) -> None:
         """`subscriber` is called on the threads of token engines, of loads and of unloads."""
-        self._on_generation.add(subscriber)
+        self._on_generation.append(subscriber)
 
     def publish(self, event: LifecycleEvent) -> None:
-        self._on_lifecycle.tell(event)
+        for subscriber in self._on_lifecycle:
+            subscriber(event)
 
     def publish_request(self, event: RequestEnded) -> None:
-        self._on_request.tell(event)
+        for subscriber in self._on_request:
+            subscriber(event)
 
     def publish_batch(self, event: BatchEnded) -> None:
-        self._on_batch.tell(event)
+        for subscriber in self._on_batch:
+            subscriber(event)
 
     def publish_generation(self, event: GenerationEvent) -> None:
-        self._on_generation.tell(event)
+        for subscriber in self._on_generation:
+            subscriber(event)
