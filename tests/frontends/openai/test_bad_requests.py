@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -9,6 +10,7 @@ from typing import Any
 import pytest
 
 from asgi_exchange import Answer, Request, exchange, get, post
+from aspira.app import Server
 from language_toys import serving_language_model
 from serving_toys import single_model
 
@@ -38,15 +40,24 @@ def complete(**fields: Any) -> dict[str, Any]:
     return {"model": "m", "prompt": "hi", "max_tokens": 3, **fields}
 
 
-def ask(tmp_path: Path, *requests: Request) -> list[Answer]:
-    async def run() -> list[Answer]:
-        async with serving_language_model(tmp_path / "m") as server:
-            answers = [await exchange(server.application, request=one) for one in requests]
-            ((_, model),) = server._manager.ready()
-            assert model.statistics.num_requests_waiting == 0
-            return answers
+Ask = Callable[..., list[Answer]]
 
-    return asyncio.run(run())
+
+@pytest.fixture(scope="module")
+def ask(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ask]:
+    """Has one server answer, the same for all tests: a wrong request leaves nothing behind."""
+    serving = serving_language_model(tmp_path_factory.mktemp("models") / "m")
+
+    async def answer(server: Server, requests: Sequence[Request]) -> list[Answer]:
+        answers = [await exchange(server.application, request=one) for one in requests]
+        ((_, model),) = server._manager.ready()
+        assert model.statistics.num_requests_waiting == 0
+        return answers
+
+    with asyncio.Runner() as runner:
+        server = runner.run(serving.__aenter__())
+        yield lambda *requests: runner.run(answer(server, requests))
+        runner.run(serving.__aexit__(None, None, None))
 
 
 @pytest.mark.parametrize(
@@ -124,8 +135,8 @@ def ask(tmp_path: Path, *requests: Request) -> list[Answer]:
         ("/detokenize", {"model": "m", "tokens": "abc"}, "tokens"),
     ],
 )
-def test_what_is_wrong_is_said(tmp_path: Path, path: str, body: object, param: str | None) -> None:
-    wrong, right = ask(tmp_path, post(path, body=body), post(CHAT, body=chat()))
+def test_what_is_wrong_is_said(ask: Ask, path: str, body: object, param: str | None) -> None:
+    wrong, right = ask(post(path, body=body), post(CHAT, body=chat()))
     assert (wrong.status, list(wrong.json)) == (400, ["error"])
     error = wrong.json["error"]
     assert (error["type"], error["param"]) == ("invalid_request_error", param)
@@ -134,9 +145,9 @@ def test_what_is_wrong_is_said(tmp_path: Path, path: str, body: object, param: s
 
 
 @pytest.mark.parametrize("is_streamed", [True, False])
-def test_what_does_not_fit_is_said_with_both_numbers(tmp_path: Path, is_streamed: bool) -> None:
+def test_what_does_not_fit_is_said_with_both_numbers(ask: Ask, is_streamed: bool) -> None:
     body = chat(max_tokens=400, stream=is_streamed)
-    (answer,) = ask(tmp_path, post(CHAT, body=body))
+    (answer,) = ask(post(CHAT, body=body))
     error = answer.json["error"]
     assert (answer.status, error["code"]) == (400, "context_length_exceeded")
     assert "256" in error["message"]
@@ -144,49 +155,46 @@ def test_what_does_not_fit_is_said_with_both_numbers(tmp_path: Path, is_streamed
 
 
 @pytest.mark.parametrize("model", ["nope", "m/versions/7"])
-def test_an_unknown_model_is_not_found(tmp_path: Path, model: str) -> None:
-    (answer,) = ask(tmp_path, post(CHAT, body=chat(model=model)))
+def test_an_unknown_model_is_not_found(ask: Ask, model: str) -> None:
+    (answer,) = ask(post(CHAT, body=chat(model=model)))
     assert (answer.status, answer.json["error"]["code"]) == (404, "model_not_found")
     assert "/v1/models" in answer.json["error"]["message"]
 
 
-def test_another_method_is_not_allowed(tmp_path: Path) -> None:
-    (answer,) = ask(tmp_path, get(CHAT))
+def test_another_method_is_not_allowed(ask: Ask) -> None:
+    (answer,) = ask(get(CHAT))
     assert (answer.status, answer.json["error"]["code"]) == (405, "method_not_allowed")
     assert answer.headers["allow"] == "POST"
 
 
-def test_a_slash_at_the_end_of_a_path_is_none_of_its_name(tmp_path: Path) -> None:
-    (answer,) = ask(tmp_path, post(f"{CHAT}/", body=chat()))
+def test_a_slash_at_the_end_of_a_path_is_none_of_its_name(ask: Ask) -> None:
+    (answer,) = ask(post(f"{CHAT}/", body=chat()))
     assert answer.status == 200
 
 
-def test_a_body_that_is_too_large_is_not_read(tmp_path: Path) -> None:
+def test_a_body_that_is_too_large_is_not_read(ask: Ask) -> None:
     headers = {"content-length": str(1 << 40)}
-    (answer,) = ask(tmp_path, post(CHAT, body=chat(), headers=headers))
+    (answer,) = ask(post(CHAT, body=chat(), headers=headers))
     assert answer.status == 413
 
 
-def test_a_compressed_body_is_refused(tmp_path: Path) -> None:
-    (answer,) = ask(tmp_path, post(CHAT, body=chat(), headers={"content-encoding": "gzip"}))
+def test_a_compressed_body_is_refused(ask: Ask) -> None:
+    (answer,) = ask(post(CHAT, body=chat(), headers={"content-encoding": "gzip"}))
     assert answer.status == 400
 
 
-def test_what_has_no_effect_is_logged_once(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_what_has_no_effect_is_logged_once(ask: Ask, caplog: pytest.LogCaptureFixture) -> None:
     body = chat(user="me", store=True, no_such_field=1, x="y")
     with caplog.at_level(logging.WARNING):
-        answers = ask(tmp_path, *[post(CHAT, body=body)] * 3)
+        answers = ask(*[post(CHAT, body=body)] * 3)
     assert [answer.status for answer in answers] == [200] * 3
     told = [record.getMessage() for record in caplog.records if "no effect" in record.message]
     assert len(told) == 2
     assert {"'no_such_field'" in one or "'x'" in one for one in told} == {True}
 
 
-def test_the_clients_request_id_comes_back(tmp_path: Path) -> None:
+def test_the_clients_request_id_comes_back(ask: Ask) -> None:
     given, invented = ask(
-        tmp_path,
         post(CHAT, body=chat(), headers={"x-request-id": "abc-1"}),
         post(CHAT, body=chat(), headers={"x-request-id": "no good\r\n"}),
     )
@@ -194,8 +202,8 @@ def test_the_clients_request_id_comes_back(tmp_path: Path) -> None:
     assert "no good" not in invented.headers["x-request-id"]
 
 
-def test_models_are_listed_for_both_kinds_of_clients(tmp_path: Path) -> None:
-    listing, one = ask(tmp_path, get("/v1/models"), get("/v1/models/m"))
+def test_models_are_listed_for_both_kinds_of_clients(ask: Ask) -> None:
+    listing, one = ask(get("/v1/models"), get("/v1/models/m"))
     card = {"id": "m", "object": "model", "created": 0, "owned_by": "aspira"}
     assert listing.json["object"] == "list"
     assert listing.json["data"] == [card]
