@@ -93,10 +93,14 @@ class Stateless(tf.Module):
     def any_rank(self, x: Any) -> dict[str, Any]:
         return {"y": x * 2}
 
+    @signature(floats(None, 4))
+    def three_rows(self, x: Any) -> dict[str, Any]:
+        return {"y": tf.reshape(x, [12, -1]) * 2}
+
 
 STATELESS_SIGNATURES = (
     "any_rank", "center", "checked", "dense", "divide", "double", "embed", "fixed", "half_used",
-    "loop", "noise", "small", "text", "wide",
+    "loop", "noise", "small", "text", "three_rows", "wide",
 )  # fmt: skip
 
 

@@ -9,6 +9,7 @@ import openvino
 import pytest
 import tensorflow as tf
 
+import aspira.runtimes.openvino as openvino_accelerator
 from aspira.contracts.errors import FailedPrecondition, InvalidArgument
 from aspira.contracts.events import (
     AcceleratorProblem,
@@ -31,6 +32,8 @@ from runtimes.accelerated_models import (
 )
 
 OPENVINO, XLA = "openvino", "xla"
+# General, one row alone, one row beside others.
+NUM_FORMS = 3
 random = np.random.default_rng(1)
 
 
@@ -84,6 +87,7 @@ def assert_close(found: Tensor, expected: Tensor) -> None:
         ("half_used", "", ""),
         ("center", "", "xla answers otherwise"),
         ("fixed", "", ""),
+        ("three_rows", "", "XLA cannot compile it"),
         ("text", "works on string", "works on string"),
         ("noise", "RandomUniform has state", "RandomUniform has state"),
         ("double", "works on double", ""),
@@ -148,6 +152,16 @@ def test_inputs_that_nothing_depends_on(served: dict[str, AcceleratedServable]) 
         found = run(served[kind], "half_used", used=x, unused=x + 1)
         assert_close(found["same"], x)
         assert_close(found["doubled"], x * 2)
+
+
+@pytest.mark.parametrize("num_rows", [1, 3])
+def test_inputs_are_never_written_to(served: dict[str, AcceleratedServable], num_rows: int) -> None:
+    """OpenVINO reads them where they are, and might compute in place."""
+    x = rows(num_rows)
+    kept = x.copy()
+    found = run(served[OPENVINO], "half_used", used=x, unused=x)
+    np.testing.assert_array_equal(x, kept)
+    assert_close(found["doubled"], kept * 2)
 
 
 @pytest.mark.parametrize("kind", [OPENVINO, XLA])
@@ -338,19 +352,19 @@ def test_a_restart_does_not_compile_again(
     options = AcceleratorOptions(kind=OPENVINO, cache_dir=str(tmp_path))
     x = np.float32([1, 2])
     compiled = count_compiles(monkeypatch)
-    for num_compiled in (1, 1):
+    for _ in range(2):
         servable = Loading(tally, options).load()
-        assert len(compiled) == num_compiled
+        assert len(compiled) == NUM_FORMS
         assert servable.runtimes["plain"].runtime == OPENVINO
         np.testing.assert_array_equal(run(servable, "plain", x=x)["y"], x * 2)
         servable.unload()
-    (file,) = tmp_path.iterdir()
+    file = next(tmp_path.iterdir())
     damaged = bytearray(file.read_bytes())
     damaged[-1] ^= 1
     file.write_bytes(damaged)
     loading = Loading(tally, options)
     loading.load().unload()
-    assert len(compiled) == 2
+    assert len(compiled) == NUM_FORMS + 1
     assert "it is damaged" in loading.told_of(AcceleratorProblem)[0].message
 
 
@@ -365,4 +379,26 @@ def test_another_model_or_precision_is_compiled(
             kind=OPENVINO, precision=precision, cache_dir=str(tmp_path / "cache")
         )
         Loading(path, options).load().unload()
-    assert len(compiled) == 3
+    assert len(compiled) == 3 * NUM_FORMS
+
+
+@pytest.mark.parametrize(("num_streams", "max_bytes", "num_forms"), [(0, 0, 1), (2, 128 << 20, 2)])
+def test_large_models_and_streams_by_order_have_fewer_forms(
+    tally: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    num_streams: int,
+    max_bytes: int,
+    num_forms: int,
+) -> None:
+    monkeypatch.setattr(openvino_accelerator, "_MAX_BYTES_FOR_FORMS", max_bytes)
+    compiled = count_compiles(monkeypatch)
+    options = AcceleratorOptions(
+        kind=OPENVINO, num_streams=num_streams, cache_dir=str(tmp_path / "cache")
+    )
+    servable = Loading(tally, options).load()
+    assert len(compiled) == num_forms
+    assert servable.runtimes["plain"].runtime == OPENVINO
+    for x in (np.float32([1]), np.float32([1, 2])):
+        np.testing.assert_array_equal(run(servable, "plain", x=x)["y"], x * 2)
+    servable.unload()

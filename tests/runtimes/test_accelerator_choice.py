@@ -31,6 +31,17 @@ class Compiled:
             return None
         return {"y": np.asarray(inputs["x"] * np.float32(self.factor) + np.float32(2))}
 
+    def try_all(self, inputs: Tensors, *, outputs: tuple[str, ...]) -> list[Tensors | None]:
+        return [self.try_run(inputs, outputs=outputs)]
+
+
+class OftenRight(Compiled):
+    """In one of its ways it answers otherwise."""
+
+    def try_all(self, inputs: Tensors, *, outputs: tuple[str, ...]) -> list[Tensors | None]:
+        wrong = Compiled(factor=0.51)
+        return [each.try_run(inputs, outputs=outputs) for each in (Compiled(), wrong, Compiled())]
+
 
 @dataclass
 class Toy:
@@ -109,6 +120,7 @@ def test_the_slower_one_serves_only_if_it_is_asked_for(
     ("accelerator", "reason"),
     [
         (Toy(Compiled(factor=0.51)), "toy answers otherwise: "),
+        (Toy(OftenRight()), "toy answers otherwise: "),
         (Toy(Compiled(is_declining=True)), "it declines what TensorFlow takes"),
         (Toy(Compiled(), error=StaysOnTensorflow("no such op")), "no such op"),
         (Toy(Compiled(), error=MemoryError("too large")), "MemoryError: too large"),
@@ -135,6 +147,17 @@ def test_recorded_requests_decide_before_generated_ones() -> None:
     assert decide(Toy(Clipped())).choice.runtime == "toy"
     task = make_task(recorded=({"x": np.float32([1000])},))
     assert "answers otherwise" in decide(Toy(Clipped()), task=task).choice.reason
+
+
+@pytest.mark.usefixtures("seconds")
+def test_one_row_is_compared_whatever_was_recorded() -> None:
+    class WrongForOne(Compiled):
+        def try_run(self, inputs: Tensors, *, outputs: tuple[str, ...]) -> Tensors | None:
+            answer = Compiled(factor=0.51 if len(inputs["x"]) == 1 else 0.5)
+            return answer.try_run(inputs, outputs=outputs)
+
+    task = make_task(recorded=({"x": np.float32([1, 2])},))
+    assert "answers otherwise" in decide(Toy(WrongForOne()), task=task).choice.reason
 
 
 @pytest.mark.parametrize(

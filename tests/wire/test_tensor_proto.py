@@ -9,7 +9,7 @@ from tensorflow.core.framework import tensor_pb2
 
 from aspira.contracts.errors import InvalidArgument
 from aspira.contracts.tensors import DataType, Tensor
-from aspira.wire.tensor_proto import decode_tensor, encode_tensor
+from aspira.wire.tensor_proto import count_walked_values, decode_tensor, encode_tensor
 
 QUANTIZED = (
     DataType.QINT8,
@@ -301,3 +301,27 @@ def test_a_view_that_is_not_contiguous(use_tensor_content: bool) -> None:
     proto = tensor_pb2.TensorProto()
     encode_tensor(tensor, into=proto, use_tensor_content=use_tensor_content)
     np.testing.assert_array_equal(decode_tensor(proto, alias="x"), tensor)
+
+
+@pytest.mark.parametrize(
+    ("tensor", "use_tensor_content", "num_values"),
+    [
+        (np.zeros(100, np.float32), False, 0),
+        (np.zeros(100, np.float32), True, 0),
+        (np.zeros(100, np.int64), False, 100),
+        (np.zeros(100, np.int64), True, 0),
+        (np.zeros(100, np.float16), False, 100),
+        (np.array([b"x"] * 100, object), False, 100),
+    ],
+)
+def test_numbers_and_strings_that_are_taken_one_by_one_are_counted(
+    tensor: Tensor, use_tensor_content: bool, num_values: int
+) -> None:
+    proto = encode(tensor, use_tensor_content=use_tensor_content)
+    assert count_walked_values(proto) == num_values
+
+
+def test_strings_in_tensorflows_own_packing_are_counted_by_their_bytes() -> None:
+    content = bytes([1] * 100) + b"x" * 100
+    proto = make_proto(DataType.STRING, shape=(100,), tensor_content=content)
+    assert count_walked_values(proto) == 200

@@ -210,7 +210,8 @@ def _accelerator_flags() -> tuple[Flag, ...]:
              "allowed ones; XLA fills up to them, and leaves larger batches to TensorFlow.",
              _split_sizes),
         Flag("openvino_num_streams", "accelerator.num_streams", 0,
-             "Runs of a signature that OpenVINO does at once, sharing the CPUs. 0 means one.",
+             "Runs of a signature that OpenVINO does at once, sharing the CPUs. 0 means one, and "
+             "where requests come beside each other as many as OpenVINO chooses.",
              _not_negative),
         Flag("compile_cache_dir", "accelerator.cache_dir", "",
              "Where compiled models are kept. Empty means aspira/compiled in the user's cache."),

@@ -47,6 +47,10 @@ class CompiledSignature(Protocol):
         """
         ...
 
+    def try_all(self, inputs: Tensors, *, outputs: tuple[str, ...]) -> Sequence[Tensors | None]:
+        """All that `try_run` might give back, where the same request may be run in several ways."""
+        ...
+
 
 def is_finite(tensor: Tensor) -> bool:
     """Whether floats are all numbers. Runtimes differ in what they make of others.

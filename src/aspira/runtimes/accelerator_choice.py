@@ -77,14 +77,14 @@ class AcceleratorChoice:
         compiled = accelerator.compile(task)
         compiled.prepare(self._sizes_to_prepare(task, samples=samples))
 
-        def run_compiled(inputs: Tensors) -> Tensors | None:
-            return compiled.try_run(inputs, outputs=outputs)
-
-        distance = _compare(samples, expect=run_tensorflow, run=run_compiled)
+        distance = _compare(
+            samples, expect=run_tensorflow, run=partial(compiled.try_all, outputs=outputs)
+        )
         if not distance.is_within(accelerator.tolerance):
             raise StaysOnTensorflow(_describe_disagreement(distance, accelerator=accelerator))
         # The first, and the one with several rows: a change of size costs time, and so counts.
         timed = (samples[0], samples[-1])
+        run_compiled = partial(compiled.try_run, outputs=outputs)
         times_s = measure_speed(
             [[partial(run, inputs) for inputs in timed] for run in (run_tensorflow, run_compiled)]
         )
@@ -131,7 +131,7 @@ def find_samples(task: CompileTask, *, run: Callable[[Tensors], object]) -> list
     if task.recorded:
         samples = list(task.recorded[:_MAX_RECORDED])
         if has_open_batch(task.signature):
-            samples.append(resize_batch(samples[0], size=max(_SAMPLE_BATCH_SIZES)))
+            samples += [resize_batch(samples[0], size=size) for size in _SAMPLE_BATCH_SIZES]
         if found := _runnable(samples, run=run):
             return found
     for open_size in open_sizes(task.signature):
@@ -162,14 +162,15 @@ def _compare(
     samples: Sequence[Tensors],
     *,
     expect: Callable[[Tensors], Tensors],
-    run: Callable[[Tensors], Tensors | None],
+    run: Callable[[Tensors], Sequence[Tensors | None]],
 ) -> Distance:
-    distances = []
+    distances: list[Distance] = []
     for inputs in samples:
-        found = run(inputs)
-        distances.append(
+        expected = expect(inputs)
+        distances += [
             Distance(problem="it declines what TensorFlow takes")
             if found is None
-            else measure_distance(expect(inputs), found=found)
-        )
+            else measure_distance(expected, found=found)
+            for found in run(inputs)
+        ]
     return farthest(distances)

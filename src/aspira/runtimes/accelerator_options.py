@@ -29,7 +29,7 @@ class AcceleratorOptions:
     """What is compiled for before a version is published. XLA runs no others."""
 
     num_streams: int = 0
-    """Runs that OpenVINO does at once, the CPUs shared among them; 0 means one, with all CPUs."""
+    """Runs that OpenVINO does at once, the CPUs shared among them; 0 fits it to the requests."""
 
     cache_dir: str = ""
     """Where compiled models are kept; empty: the user's cache directory."""

@@ -1,41 +1,30 @@
-"""Serves signatures of SavedModels with OpenVINO on the CPU.
+"""Has OpenVINO compile signatures of SavedModels for the CPU, each in up to three forms.
 
-A run happens on the calling thread, with a request object borrowed from a pool. Inputs are read
-where they are. Outputs are in memory that the next run of the request object overwrites, so they
-are copied before it goes back.
+The general form takes all shapes, with all threads for each run. Where it is known what shapes a
+single row has there is one for these, which runs faster. Requests that come beside each other have
+one with few threads for each run; `openvino_signature` chooses.
 """
 
-import time
-from collections import deque
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
-from dataclasses import dataclass
-from pathlib import Path
-from tempfile import TemporaryDirectory
+import logging
+from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Any
+from typing import Any, NamedTuple
 
-import numpy as np
-
-from aspira.contracts.tensors import Tensor, Tensors
-from aspira.runtimes.accelerator import CompileTask, is_finite
+from aspira.contracts.tensors import Tensors
+from aspira.runtimes.accelerator import CompileTask
 from aspira.runtimes.accelerator_options import AcceleratorOptions
 from aspira.runtimes.compile_cache import CompileCache, digest_texts
-from aspira.runtimes.gather_guard import IN_RANGE, guard_gathers
 from aspira.runtimes.graph_review import find_openvino_difference
+from aspira.runtimes.openvino_form import Form
+from aspira.runtimes.openvino_model import SignatureModel, first_line
+from aspira.runtimes.openvino_signature import Forms, OpenvinoSignature, RunCount
 from aspira.runtimes.parity import Tolerance
-from aspira.runtimes.quantization import quantize
-from aspira.runtimes.signature_graph import (
-    OUTPUT_PREFIX,
-    GraphDef,
-    StaysOnTensorflow,
-    freeze_variables,
-)
+from aspira.runtimes.sample_inputs import has_open_batch
+from aspira.runtimes.signature_graph import GraphDef, StaysOnTensorflow
 
 _DEVICE = "CPU"
-_INT32 = (-(2**31), 2**31 - 1)
-_MAX_REASON_LENGTH = 300
-_MAX_PREPARE_S = 1.0
+# Each form holds all weights for itself. Of larger ones there is but the general one.
+_MAX_BYTES_FOR_FORMS = 128 << 20
 # f32: what reordered sums differ by, with room. The others are asked for by name, and what they
 # cost is told; their bounds only catch what is broken.
 _TOLERANCES: Mapping[str, Tolerance] = MappingProxyType(
@@ -50,11 +39,19 @@ _TOLERANCES: Mapping[str, Tolerance] = MappingProxyType(
 Core = Any
 Model = Any
 CompiledModel = Any
-InferRequest = Any
+
+_logger = logging.getLogger(__name__)
+
+
+class FormSpec(NamedTuple):
+    """What to compile: for which shapes, and for runs that are alone or beside each other."""
+
+    is_one_row: bool = False
+    is_beside_others: bool = False
 
 
 class OpenvinoAccelerator:
-    """Compiles signatures; `cache` keeps what was compiled."""
+    """Compiles the signatures of one version; `cache` keeps what was compiled."""
 
     name = "openvino"
 
@@ -66,6 +63,7 @@ class OpenvinoAccelerator:
         self._capabilities = tuple(self._core.get_property(_DEVICE, "OPTIMIZATION_CAPABILITIES"))
         self._options = options
         self._cache = cache
+        self._runs = RunCount()
 
     @property
     def precision(self) -> str:
@@ -80,44 +78,58 @@ class OpenvinoAccelerator:
     def find_difference(self, graph_def: GraphDef) -> str:
         return find_openvino_difference(graph_def)
 
-    def compile(self, task: CompileTask) -> "OpenvinoSignature":
-        """See `Accelerator.compile`; takes it from the cache if it is there."""
-        key = self._cache_key(task)
+    def compile(self, task: CompileTask) -> OpenvinoSignature:
+        """See `Accelerator.compile`; takes from the cache what is there."""
+        model = SignatureModel(task, core=self._core, is_int8=self.precision == "int8")
+        general, num_bytes = self._make_form(model, spec=FormSpec())
+        if num_bytes > _MAX_BYTES_FOR_FORMS:
+            return OpenvinoSignature(Forms(general), runs=self._runs)
+        one_row = None
+        if has_open_batch(task.signature):
+            one_row = self._try_form(model, spec=FormSpec(is_one_row=True))
+        beside = self._try_form_beside(model, is_one_row=one_row is not None)
+        if one_row is None:
+            return OpenvinoSignature(Forms(general, beside), runs=self._runs)
+        return OpenvinoSignature(Forms(general), one_row=Forms(one_row, beside), runs=self._runs)
+
+    def _try_form_beside(self, model: SignatureModel, *, is_one_row: bool) -> Form | None:
+        if self._options.num_streams:
+            # How many there are is the user's to say, for all runs alike.
+            return None
+        form = self._try_form(model, spec=FormSpec(is_one_row, is_beside_others=True))
+        return form if form is not None and form.num_streams > 1 else None
+
+    def _try_form(self, model: SignatureModel, *, spec: FormSpec) -> Form | None:
+        """None where the general form has to do."""
+        try:
+            return self._make_form(model, spec=spec)[0]
+        except StaysOnTensorflow as reason:
+            _logger.info("Signature %s has no form for %s: %s", model.task.name, spec, reason)
+            return None
+
+    def _make_form(self, model: SignatureModel, *, spec: FormSpec) -> tuple[Form, int]:
+        """It, and the bytes it has on disk, which are mostly weights."""
+        key, properties = self._cache_key(model.task, spec=spec), self._properties(spec)
         blob = self._cache.try_read(key)
         if blob is not None:
             try:
-                return OpenvinoSignature(
-                    self._core.import_model(blob, _DEVICE, self._properties()), task=task
-                )
+                compiled = self._core.import_model(blob, _DEVICE, properties)
+                return Form(compiled, task=model.task), len(blob)
             except RuntimeError as error:
-                self._cache.drop(key, reason=_first_line(error))
-        model = self._convert(task)
-        if self.precision == "int8":
-            model = quantize(model, samples=_positional(model, task=task))
+                self._cache.drop(key, reason=first_line(error))
+        source = model.one_row if spec.is_one_row else model.general
         try:
-            compiled = self._core.compile_model(model, _DEVICE, self._properties())
-            self._cache.write(key, blob=compiled.export_model().getvalue())
+            compiled = self._core.compile_model(source, _DEVICE, properties)
+            blob = compiled.export_model().getvalue()
         except RuntimeError as error:
-            raise StaysOnTensorflow(f"OpenVINO cannot compile it: {_first_line(error)}") from error
-        return OpenvinoSignature(compiled, task=task)
+            raise StaysOnTensorflow(f"OpenVINO cannot compile it: {first_line(error)}") from error
+        self._cache.write(key, blob=blob)
+        return Form(compiled, task=model.task), len(blob)
 
-    def _convert(self, task: CompileTask) -> Model:
-        frozen = freeze_variables(task.graph, session=task.session)
-        # OpenVINO's own converter would do, but reports its use to its makers; this does not.
-        with TemporaryDirectory(prefix="aspira-") as directory:
-            file = Path(directory) / "model.pb"
-            try:
-                file.write_bytes(frozen.SerializeToString())
-                model = self._core.read_model(file)
-            except (RuntimeError, ValueError) as error:
-                text = _first_line(error)
-                raise StaysOnTensorflow(f"OpenVINO cannot convert it: {text}") from error
-        guard_gathers(model)
-        return model
-
-    def _properties(self) -> dict[str, Any]:
+    def _properties(self, spec: FormSpec) -> dict[str, Any]:
         properties: dict[str, Any] = {
-            "PERFORMANCE_HINT": "LATENCY",
+            # With THROUGHPUT OpenVINO decides how many runs share the threads.
+            "PERFORMANCE_HINT": "THROUGHPUT" if spec.is_beside_others else "LATENCY",
             "INFERENCE_PRECISION_HINT": "bf16" if self.precision == "bf16" else "f32",
             # Threads tied to CPUs would all be tied to the same ones, model by model.
             "ENABLE_CPU_PINNING": False,
@@ -126,163 +138,18 @@ class OpenvinoAccelerator:
             properties["NUM_STREAMS"] = self._options.num_streams
         return properties
 
-    def _cache_key(self, task: CompileTask) -> str:
+    def _cache_key(self, task: CompileTask, *, spec: FormSpec) -> str:
         calibration = self._options.calibration_file if self.precision == "int8" else ""
         return digest_texts(
             self._version,
             self._core.get_property(_DEVICE, "FULL_DEVICE_NAME"),
             *self._capabilities,
             task.digest,
-            str(sorted(self._properties().items())),
+            str(spec),
+            str(sorted(self._properties(spec).items())),
             self.precision,
             digest_samples(task.recorded) if self.precision == "int8" else calibration,
         )
-
-
-@dataclass(frozen=True, slots=True)
-class _Feed:
-    """An input of the compiled model: which alias feeds it, and what fits."""
-
-    alias: str
-    dtype: np.dtype[np.generic]
-
-
-class OpenvinoSignature:
-    """A compiled signature and the request objects that run it."""
-
-    def __init__(self, compiled: CompiledModel, *, task: CompileTask) -> None:
-        self._compiled = compiled
-        self._feeds = _read_feeds(compiled, task=task)
-        self._outputs, self._in_range = _read_outputs(compiled, task=task)
-        self._free: deque[InferRequest] = deque()
-
-    def prepare(self, samples: Sequence[Tensors]) -> None:
-        """The first run of a shape takes several times as long as the next: have them now."""
-        outputs = tuple(self._outputs)
-        for inputs in samples:
-            started_s = time.monotonic()
-            self.try_run(inputs, outputs=outputs)
-            if time.monotonic() - started_s > _MAX_PREPARE_S:
-                # Larger ones would take longer still, and gain little in proportion.
-                return
-
-    def try_run(self, inputs: Tensors, *, outputs: tuple[str, ...]) -> Tensors | None:
-        fed = _try_feed_all(inputs, feeds=self._feeds)
-        if fed is None:
-            return None
-        # A request that fails is not put back: whatever state it is in, nobody meets it again.
-        with suppress(RuntimeError, ValueError, TypeError):
-            request = self._borrow()
-            results = _infer(request, inputs=fed)
-            answer = self._collect(results, outputs=outputs)
-            del results
-            self._free.append(request)
-            return answer
-        return None
-
-    def _borrow(self) -> InferRequest:
-        try:
-            return self._free.pop()
-        except IndexError:
-            return self._compiled.create_infer_request()
-
-    def _collect(self, results: list[Tensor], *, outputs: tuple[str, ...]) -> Tensors | None:
-        if self._in_range is not None and not results[self._in_range]:
-            return None
-        return {alias: np.array(results[self._outputs[alias]]) for alias in outputs}
-
-
-def _infer(request: InferRequest, *, inputs: list[Tensor]) -> list[Tensor]:
-    """Run it; the results are views of memory that the request object uses again."""
-    from openvino import Tensor as SharedTensor
-
-    for index, tensor in enumerate(inputs):
-        request.set_input_tensor(index, SharedTensor(tensor, shared_memory=True))
-    return list(request.infer({}, share_outputs=True).values())
-
-
-def _try_feed_all(inputs: Tensors, *, feeds: Sequence[_Feed]) -> list[Tensor] | None:
-    fed = []
-    for feed in feeds:
-        tensor = _try_feed(inputs[feed.alias], dtype=feed.dtype)
-        if tensor is None:
-            return None
-        fed.append(tensor)
-    return fed
-
-
-def _try_feed(tensor: Tensor, *, dtype: np.dtype[np.generic]) -> Tensor | None:
-    """The tensor as OpenVINO can read it; None if it would read something else out of it."""
-    if tensor.dtype != dtype:
-        return None
-    if dtype.kind == "f" and not is_finite(tensor):
-        return None
-    if dtype == np.int64 and tensor.size and not _fits_int32(tensor):
-        return None
-    flags = tensor.flags
-    if flags.c_contiguous and flags.writeable and flags.aligned:
-        return tensor
-    # OpenVINO takes nothing that it could not write to, though it does not.
-    return np.array(tensor, order="C")
-
-
-def _fits_int32(tensor: Tensor) -> bool:
-    return _INT32[0] <= int(tensor.min()) and int(tensor.max()) <= _INT32[1]
-
-
-def _read_feeds(compiled: CompiledModel, *, task: CompileTask) -> tuple[_Feed, ...]:
-    """Inputs of the compiled model in its order; what no output depends on is not among them."""
-    aliases = {name.partition(":")[0]: alias for name, alias in task.graph.inputs.items()}
-    feeds = []
-    for port in compiled.inputs:
-        alias = _match(port.names, choices=aliases)
-        dtype = task.signature.inputs[alias].dtype.numpy_dtype
-        if dtype is None or dtype != _numpy_dtype(port):
-            raise StaysOnTensorflow(f"OpenVINO feeds {alias} as {port.element_type.type_name}")
-        feeds.append(_Feed(alias, dtype))
-    return tuple(feeds)
-
-
-def _read_outputs(
-    compiled: CompiledModel, *, task: CompileTask
-) -> tuple[dict[str, int], int | None]:
-    """Where each output is, by alias, and where the check of indices is, if there is one."""
-    # Outputs that are the same tensor share a port, which has the names of all.
-    ports = {
-        name.partition(":")[0] if name.startswith(OUTPUT_PREFIX) else name: index
-        for index, port in enumerate(compiled.outputs)
-        for name in port.names
-    }
-    found = {}
-    for alias, node in zip(task.graph.outputs, task.graph.output_nodes, strict=True):
-        # An output that is an input goes by that one's names.
-        index = ports.get(node, ports.get(task.signature.outputs[alias].runtime_name))
-        if index is None:
-            raise StaysOnTensorflow(f"OpenVINO lost the name of output {alias}")
-        found[alias] = index
-    return found, ports.get(IN_RANGE)
-
-
-def _match(names: set[str], *, choices: Mapping[str, str]) -> str:
-    for name in names:
-        if (alias := choices.get(name.partition(":")[0])) is not None:
-            return alias
-    raise StaysOnTensorflow(f"OpenVINO lost the name of an input, {sorted(names)}")
-
-
-def _numpy_dtype(port: Any) -> np.dtype[np.generic] | None:
-    # There are element types without a numpy dtype.
-    with suppress(RuntimeError, TypeError):
-        dtype: np.dtype[np.generic] = np.dtype(port.element_type.to_dtype())
-        return dtype
-    return None
-
-
-def _positional(model: Model, *, task: CompileTask) -> list[list[Tensor]]:
-    """The recorded inputs in the order of the model's."""
-    feeds = _read_feeds(model, task=task)
-    samples = (_try_feed_all(inputs, feeds=feeds) for inputs in task.recorded)
-    return [sample for sample in samples if sample is not None]
 
 
 def digest_samples(samples: tuple[Tensors, ...]) -> str:
@@ -293,10 +160,3 @@ def digest_samples(samples: tuple[Tensors, ...]) -> str:
         for alias, tensor in inputs.items()
     ]
     return digest_texts(*texts)
-
-
-def _first_line(error: Exception) -> str:
-    """What an exception of OpenVINO says, without the places in its source."""
-    lines = [line.strip() for line in str(error).splitlines()]
-    telling = [line for line in lines if line and not line.startswith("Exception from")]
-    return " ".join(telling)[:_MAX_REASON_LENGTH] or type(error).__name__

@@ -97,6 +97,9 @@ class XlaSignature:
         results = self._run([_fill_up(inputs[alias], size=bucket) for alias in self._feeds])
         return {alias: self._cut(results[alias], alias=alias, size=size) for alias in outputs}
 
+    def try_all(self, inputs: Tensors, *, outputs: tuple[str, ...]) -> list[Tensors | None]:
+        return [self.try_run(inputs, outputs=outputs)]
+
     def _run(self, fed: list[Tensor]) -> dict[str, Tensor]:
         shapes = _shapes(fed)
         if shapes not in self._compiled:

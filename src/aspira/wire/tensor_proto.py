@@ -82,6 +82,16 @@ def decode_tensor(proto: TensorProto, *, alias: str) -> Tensor:
         raise InvalidArgument(f"tensor parsing error: {alias}") from error
 
 
+def count_walked_values(proto: TensorProto) -> int:
+    """How many values `decode_tensor` takes one by one at most. Others it copies or looks at."""
+    data_type = _DATA_TYPES.get(proto.dtype)
+    field = _TYPED_FIELD.get(data_type) if data_type is not None else None
+    if field is None or field in _RAW_FIELD or field == "float8_val":
+        return 0
+    content = proto.tensor_content if data_type is DataType.STRING else b""
+    return max(len(getattr(proto, field)), len(content))
+
+
 def encode_tensor(tensor: Tensor, *, into: TensorProto, use_tensor_content: bool = False) -> None:
     """Fill an empty TensorProto, with the typed field unless `tensor_content` is asked for.
 

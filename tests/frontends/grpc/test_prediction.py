@@ -4,6 +4,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from tensorflow_serving.apis.get_model_metadata_pb2 import (
     GetModelMetadataRequest,
@@ -18,6 +19,7 @@ from aspira.contracts.tensors import DataType
 from aspira.frontends.grpc import prediction
 from aspira.frontends.grpc.options import GrpcOptions
 from aspira.settings import DEFAULT_METRICS_PATH, Settings
+from aspira.wire.tensor_proto import encode_tensor
 from grpc_exchange import CallResult, call_request, read_result
 from serving_toys import ask, config_entry, listed_models, single_model, write_version
 
@@ -288,21 +290,43 @@ def test_calls_are_counted_by_how_they_ended(settings: Settings) -> None:
     ) in lines
 
 
-@pytest.mark.parametrize(("num_values", "is_on_loop"), [(10, True), (2**16, False)])
+def note_threads(monkeypatch: pytest.MonkeyPatch, name: str) -> list[bool]:
+    """For each call of a conversion whether it was on the event loop's thread."""
+    are_on_loop: list[bool] = []
+    convert: Callable[..., Any] = getattr(prediction, name)
+
+    def note(*arguments: Any, **options: Any) -> Any:
+        are_on_loop.append(threading.current_thread() is threading.main_thread())
+        return convert(*arguments, **options)
+
+    monkeypatch.setattr(prediction, name, note)
+    return are_on_loop
+
+
+@pytest.mark.parametrize(
+    ("num_values", "are_on_loop"),
+    [(10, (True, True)), (2**16, (True, False)), (2**18, (False, False))],
+)
 def test_only_large_tensors_are_converted_off_the_loop(
-    settings: Settings, monkeypatch: pytest.MonkeyPatch, num_values: int, is_on_loop: bool
+    settings: Settings,
+    monkeypatch: pytest.MonkeyPatch,
+    num_values: int,
+    are_on_loop: tuple[bool, bool],
 ) -> None:
-    threads: list[threading.Thread] = []
-
-    def noting(convert: Callable[..., Any]) -> Callable[..., Any]:
-        def note(*arguments: Any, **options: Any) -> Any:
-            threads.append(threading.current_thread())
-            return convert(*arguments, **options)
-
-        return note
-
-    for name in ("decode_predict_request", "encode_predict_response"):
-        monkeypatch.setattr(prediction, name, noting(getattr(prediction, name)))
+    decoded = note_threads(monkeypatch, "decode_predict_request")
+    encoded = note_threads(monkeypatch, "encode_predict_response")
     (response,) = predict(settings, predict_request(*[2.0] * num_values)).messages
     assert list(response.outputs["y"].float_val) == [3.0] * num_values
-    assert [thread is threading.main_thread() for thread in threads] == [is_on_loop] * 2
+    assert (*decoded, *encoded) == are_on_loop
+
+
+@pytest.mark.parametrize("dtype", [np.int64, np.float16])
+def test_many_values_are_taken_one_by_one_off_the_loop(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch, dtype: type
+) -> None:
+    decoded = note_threads(monkeypatch, "decode_predict_request")
+    request = predict_request()
+    encode_tensor(np.ones(2**18, dtype), into=request.inputs["x"])
+    (response,) = predict(settings, request).messages
+    assert len(response.outputs["y"].float_val) == 2**18
+    assert decoded == [False]

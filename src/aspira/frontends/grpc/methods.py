@@ -43,13 +43,14 @@ class UnaryMethod:
 
     A handler may give its response serialized, if that is large. A question, about the server or
     its models, is answered even while the server shuts down. What can be dropped is cancelled once
-    its client has left.
+    its client has left. A request from `large_bytes` on is parsed on the loop's pool.
     """
 
     request_class: type[Message]
     handler: Callable[[UnaryCall], Awaitable[Message | bytes]]
     is_question: bool = False
     can_be_dropped: bool = True
+    large_bytes: int = LARGE_BYTES
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +65,7 @@ class StreamMethod:
     request_class: type[Message]
     handler: Callable[[AsyncIterator[Message]], AsyncGenerator[Message, None]]
     max_message_bytes: int = 4 * 2**20
+    large_bytes: int = LARGE_BYTES
 
 
 Method = UnaryMethod | StreamMethod
@@ -112,7 +114,7 @@ async def call_stream(
 
 async def read_message(method: Method, *, payload: bytes) -> Message:
     """As `parse_message`, on the loop's pool if it is large."""
-    if len(payload) < LARGE_BYTES:
+    if len(payload) < method.large_bytes:
         return parse_message(method, payload=payload)
     return await on_thread(partial(parse_message, method, payload=payload))
 

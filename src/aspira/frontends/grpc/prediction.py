@@ -9,7 +9,13 @@ from aspira.contracts.errors import Code, InvalidArgument, ServingError, shorten
 from aspira.contracts.events import EventBus, RequestEnded
 from aspira.contracts.inference import PredictRequest, PredictResponse
 from aspira.frontends.grpc.methods import Method, UnaryCall, UnaryMethod
-from aspira.frontends.offload import LARGE_BYTES, count_bytes, on_thread
+from aspira.frontends.offload import (
+    LARGE_BYTES,
+    LARGE_MESSAGE_BYTES,
+    MANY_VALUES,
+    count_bytes,
+    on_thread,
+)
 from aspira.service.inference import InferenceService
 from aspira.service.models import ModelsService
 from aspira.wire.prediction import (
@@ -19,6 +25,7 @@ from aspira.wire.prediction import (
     encode_predict_response,
 )
 from aspira.wire.signature_def import encode_signature
+from aspira.wire.tensor_proto import count_walked_values
 
 _SERVICE = "/tensorflow.serving.PredictionService"
 _SIGNATURE_FIELD = "signature_def"
@@ -52,7 +59,9 @@ class PredictionServicer:
     def methods(self) -> dict[str, Method]:
         """Its methods by path."""
         return {
-            f"{_SERVICE}/Predict": UnaryMethod(self._predict_classes.PredictRequest, self.predict),
+            f"{_SERVICE}/Predict": UnaryMethod(
+                self._predict_classes.PredictRequest, self.predict, large_bytes=LARGE_MESSAGE_BYTES
+            ),
             f"{_SERVICE}/GetModelMetadata": UnaryMethod(
                 self._metadata_classes.GetModelMetadataRequest,
                 self.get_model_metadata,
@@ -65,7 +74,7 @@ class PredictionServicer:
         started_s = self._clock.now()
         code, version, run_s = Code.INTERNAL, None, None
         try:
-            if call.num_bytes < LARGE_BYTES:
+            if call.num_bytes < LARGE_BYTES or _is_soon_decoded(call):
                 request = decode_predict_request(call.message, deadline=call.deadline)
             else:
                 request = await _decode_on_thread(call)
@@ -127,3 +136,10 @@ class PredictionServicer:
 
 async def _decode_on_thread(call: UnaryCall) -> PredictRequest:
     return await on_thread(partial(decode_predict_request, call.message, deadline=call.deadline))
+
+
+def _is_soon_decoded(call: UnaryCall) -> bool:
+    """Whether a large message holds tensors that are copied whole, in less than a thread costs."""
+    if call.num_bytes >= LARGE_MESSAGE_BYTES:
+        return False
+    return sum(map(count_walked_values, call.message.inputs.values())) < MANY_VALUES
