@@ -27,6 +27,7 @@ from aspira.frontends.grpc.methods import (
     retry_metadata,
     status_message,
 )
+from aspira.frontends.listeners.bounded_http import BoundedHttp
 from aspira.frontends.listeners.channel_arguments import channel_options
 from aspira.frontends.listeners.options import ListenerOptions, bind_port
 from aspira.frontends.listeners.tls import Tls, make_ssl_context
@@ -96,6 +97,9 @@ def _make_rest_server(application: Application, *, tls: Tls | None) -> uvicorn.S
     return _Uvicorn(
         uvicorn.Config(
             application,
+            http=BoundedHttp,
+            # Nothing here speaks it, and uvicorn would try as soon as a package for it is there.
+            ws="none",
             lifespan="off",
             # Its own handlers would write lines of another form. Its warnings are about what
             # clients send, which they are told and nobody else.
