@@ -118,6 +118,7 @@ def test_a_model_may_take_as_long_as_it_likes() -> None:
     manager = connection_manager(ListenerOptions())
     assert manager["stream_idle_timeout"] == "0s"
     assert manager["request_timeout"] == "0s"
+    assert manager["request_headers_timeout"] == "30s"
 
 
 def test_both_protocols_are_told_apart_on_every_port() -> None:

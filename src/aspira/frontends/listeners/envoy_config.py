@@ -21,6 +21,7 @@ _TLS_TYPE = "type.googleapis.com/envoy.extensions.transport_sockets.tls.v3.Downs
 _WINDOW_BYTES = 16 * 2**20
 _MAX_CONCURRENT_STREAMS = 2**31 - 1
 _STAT_PREFIX = "aspira"
+_HEADERS_TIMEOUT = "30s"
 # Envoy's own bound, 100, is for the patterns of others.
 _MAX_PATTERN_SIZE = 1000
 _NOT_HEX = "[^%0-9A-Fa-f]"
@@ -134,6 +135,8 @@ def _connection_manager(options: ListenerOptions, *, application: str, module: P
             # would wait.
             "stream_idle_timeout": "0s",
             "request_timeout": "0s",
+            # But headers come at once, or their sender only holds a connection open.
+            "request_headers_timeout": _HEADERS_TIMEOUT,
             "route_config": {"virtual_hosts": [{"name": "all", "domains": ["*"]}]},
             "http_filters": [_path_filter(), _python_filter(application, module=module)],
             "local_reply_config": _path_refusal(),
