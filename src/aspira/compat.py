@@ -126,8 +126,9 @@ RESTORATIONS: tuple[Restoration, ...] = (
     ),
     Restoration(
         "process.is_drained",
-        "SIGTERM and SIGINT finish the requests in flight, for `--shutdown_grace_seconds` at most.",
-        "They end the server at once; its exit status is 143 or 130.",
+        "SIGTERM, SIGINT and SIGHUP finish the requests in flight, for `--shutdown_grace_seconds` "
+        "at most.",
+        "They end the server at once; its exit status is 143, 130 or 129.",
     ),
 )
 

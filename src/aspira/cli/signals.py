@@ -1,4 +1,8 @@
-"""The first SIGTERM or SIGINT asks for an orderly end; the second one ends at once."""
+"""The first signal asks for an orderly end; a second SIGTERM or SIGINT ends at once.
+
+A terminal that closes may send SIGHUP twice, and means nothing by the second. Where it is ignored,
+as `nohup` has it, it stays so.
+"""
 
 import asyncio
 import os
@@ -7,12 +11,12 @@ from collections.abc import Callable
 
 EXIT_FORCED = 130
 _SHELL_STATUS = 128
-_SIGNALS = (signal.SIGTERM, signal.SIGINT)
+_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 
 def end_on_signals() -> None:
     """Until a loop takes over; nothing is to be ended in order yet, but process 1 must listen."""
-    for number in _SIGNALS:
+    for number in _heard():
         signal.signal(number, lambda _number, _frame: os._exit(0))
 
 
@@ -27,7 +31,7 @@ class ShutdownSignals:
         self._is_drained = is_drained
         self._requested = asyncio.Event()
         loop = asyncio.get_running_loop()
-        for number in _SIGNALS:
+        for number in _heard():
             loop.add_signal_handler(number, self._take, number)
 
     async def wait(self) -> None:
@@ -38,6 +42,10 @@ class ShutdownSignals:
         if not self._is_drained:
             # What a shell says of a program that the signal has killed.
             self._end_at_once(_SHELL_STATUS + number)
-        if self._requested.is_set():
+        if self._requested.is_set() and number != signal.SIGHUP:
             self._end_at_once(EXIT_FORCED)
         self._requested.set()
+
+
+def _heard() -> list[signal.Signals]:
+    return [number for number in _SIGNALS if signal.getsignal(number) is not signal.SIG_IGN]
