@@ -48,8 +48,15 @@ def wait_until_counting(server: ServerProcess) -> None:
         time.sleep(0.01)
 
 
-@LISTENERS
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize(
+    ("listener", "number"),
+    [
+        ("envoy", signal.SIGTERM),
+        ("envoy", signal.SIGHUP),
+        ("portable", signal.SIGTERM),
+        ("portable", signal.SIGINT),
+    ],
+)
 def test_the_first_signal_lets_requests_finish(
     listener: str, number: signal.Signals, base_path: Path, tmp_path: Path
 ) -> None:
@@ -219,6 +226,18 @@ def test_no_server_process_outlives_its_parent(base_path: Path, tmp_path: Path) 
         server.signal(signal.SIGKILL)
         server.wait()
         assert wait_gone(serving_pid)
+
+
+def test_a_log_that_cannot_be_written_stops_nothing(base_path: Path) -> None:
+    server = ServerProcess(f"--model_base_path={base_path}", log=Path("/dev/full"))
+    server.start()
+    try:
+        url = f"{server.rest_url}/v1/models/default:predict"
+        assert wait_answering(url, body={"inputs": 3}).json() == {"outputs": 3}
+        server.signal(signal.SIGTERM)
+        assert server.wait() == 0
+    finally:
+        server.kill()
 
 
 def wait_answering(url: str, *, body: Any) -> requests.Response:
