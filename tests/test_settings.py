@@ -137,6 +137,14 @@ def test_settings_that_agree_pass(settings: Settings) -> None:
             ),
         ),
         (
+            replace(SERVABLE, listener=ListenerOptions(grpc_port=8500, rest_port=65536)),
+            "--rest_api_port is 65536; ports are 1 to 65535, and 0 is none",
+        ),
+        (
+            replace(SERVABLE, admin=AdminOptions(port=-1)),
+            "--admin_port is -1; ports are 1 to 65535, and 0 is none",
+        ),
+        (
             replace(SERVABLE, lifecycle=LifecycleOptions(num_load_threads=-1)),
             "--num_load_threads is -1; it cannot be less than 0",
         ),

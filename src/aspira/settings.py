@@ -20,6 +20,8 @@ from aspira.service.options import ServiceOptions
 
 DEFAULT_METRICS_PATH = "/monitoring/prometheus/metrics"
 
+_LAST_PORT = 2**16 - 1
+
 
 class ListenerKind(Enum):
     """Which listener carries the protocols."""
@@ -112,16 +114,7 @@ def check_settings(settings: Settings) -> None:
             "At least one of server_options.grpc_port or server_options.grpc_socket_path "
             "must be set."
         )
-    if listener.grpc_port and listener.grpc_port == listener.rest_port:
-        raise InvalidArgument(
-            f"--port and --rest_api_port are both {listener.grpc_port}; every port accepts both "
-            "protocols, so set --rest_api_port=0 to use one port"
-        )
-    if settings.admin.port and settings.admin.port in listener.ports:
-        raise InvalidArgument(
-            f"--admin_port is {settings.admin.port}, as another port is; it needs one of its own, "
-            "which is open before models are loaded"
-        )
+    _check_ports(listener, admin_port=settings.admin.port)
     if not models.base_path and not models.config_file:
         raise InvalidArgument(
             "Both server_options.model_base_path and server_options.model_config_file are empty!"
@@ -153,6 +146,27 @@ def check_settings(settings: Settings) -> None:
         )
     _check_credentials(listener)
     check_accelerator(settings.accelerator)
+
+
+def _check_ports(listener: ListenerOptions, *, admin_port: int) -> None:
+    ports = {
+        "port": listener.grpc_port,
+        "rest_api_port": listener.rest_port,
+        "admin_port": admin_port,
+    }
+    for flag, port in ports.items():
+        if not 0 <= port <= _LAST_PORT:
+            raise InvalidArgument(f"--{flag} is {port}; ports are 1 to {_LAST_PORT}, and 0 is none")
+    if listener.grpc_port and listener.grpc_port == listener.rest_port:
+        raise InvalidArgument(
+            f"--port and --rest_api_port are both {listener.grpc_port}; every port accepts both "
+            "protocols, so set --rest_api_port=0 to use one port"
+        )
+    if admin_port and admin_port in listener.ports:
+        raise InvalidArgument(
+            f"--admin_port is {admin_port}, as another port is; it needs one of its own, "
+            "which is open before models are loaded"
+        )
 
 
 def _check_credentials(listener: ListenerOptions) -> None:

@@ -117,7 +117,10 @@ def test_every_state_has_a_text(state: VersionState) -> None:
             ),
         ),
         (ConfigApplied(), "I aspira/config] Finished adding/updating models"),
-        (SourceProblem("m", ""), "I aspira/source] Versions of servable m are found again"),
+        (
+            SourceProblem("m", ""),
+            "I aspira/source] Nothing is wrong with the base path of servable m any longer",
+        ),
         (
             WarmupFinished("/models/m/1", num_records=7, duration_s=0.25),
             (

@@ -131,7 +131,11 @@ def _describe_accelerator(event: RuntimeChosen | AcceleratorProblem | CompiledAf
 def _describe_source(event: SourceProblem) -> _Line:
     if event.message:
         return _Line("W", "source", event.message)
-    return _Line("I", "source", f"Versions of servable {event.model_name} are found again")
+    return _Line(
+        "I",
+        "source",
+        f"Nothing is wrong with the base path of servable {event.model_name} any longer",
+    )
 
 
 def _warmup_text(event: WarmupFinished) -> str:

@@ -1,5 +1,6 @@
 """Where a server listens."""
 
+import errno
 import socket
 from dataclasses import dataclass, replace
 
@@ -94,6 +95,11 @@ def bind_port(host: str, *, port: int) -> socket.socket:
 
 def cannot_listen(host: str, *, port: int, flags: str, error: Exception) -> FailedPrecondition:
     """The error of a port that cannot be bound."""
+    if isinstance(error, socket.gaierror) or getattr(error, "errno", None) == errno.EADDRNOTAVAIL:
+        return FailedPrecondition(
+            f"Cannot listen on {host}: {error}. --host and --admin_host take addresses of this "
+            "machine; empty means all"
+        )
     return FailedPrecondition(
         f"Cannot listen on {host} port {port}: {error}. "
         f"Is another server running? Choose another with {flags}"
