@@ -164,7 +164,10 @@ def test_listeners(listener: str) -> None:
 def test_an_unknown_listener_is_refused(listener: str) -> None:
     with pytest.raises(InvalidArgument) as caught:
         parse(f"--listener={listener}")
-    assert caught.value.message == f"Couldn't interpret value {listener} for flag listener."
+    assert caught.value.message == (
+        f"Couldn't interpret value {listener} for flag listener. "
+        "It takes one of auto, envoy, portable."
+    )
 
 
 def test_channel_arguments_are_separated_by_commas() -> None:
@@ -186,5 +189,5 @@ def test_an_unknown_precision_is_refused(precision: str) -> None:
     with pytest.raises(InvalidArgument) as caught:
         parse(f"--mixed_precision={precision}")
     assert caught.value.message == (
-        f"Couldn't interpret value {precision} for flag mixed_precision."
+        f"Couldn't interpret value {precision} for flag mixed_precision. It takes one of bfloat16."
     )

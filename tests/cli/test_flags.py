@@ -2,7 +2,7 @@ from dataclasses import replace
 
 import pytest
 
-from aspira.cli.flags import Flag, ParsedFlags, parse_flags, usage
+from aspira.cli.flags import Flag, ParsedFlags, UnfitValue, guess_meant, parse_flags, usage
 from aspira.contracts.errors import InvalidArgument
 from aspira.settings import Settings
 
@@ -138,6 +138,32 @@ def test_a_value_that_cannot_be_converted_is_refused() -> None:
     flags = (Flag("kind", "models.name", "a", "A kind.", refuse),)
     with pytest.raises(InvalidArgument, match=r"Couldn't interpret value b for flag kind\."):
         parse_flags(["--kind=b"], flags=flags, settings=Settings())
+
+
+def test_a_refusal_may_say_what_would_fit() -> None:
+    def refuse(value: str) -> str:
+        raise UnfitValue("It takes a letter.")
+
+    flags = (Flag("kind", "models.name", "a", "A kind.", refuse),)
+    with pytest.raises(InvalidArgument) as caught:
+        parse_flags(["--kind=5"], flags=flags, settings=Settings())
+    assert caught.value.message == ("Couldn't interpret value 5 for flag kind. It takes a letter.")
+
+
+@pytest.mark.parametrize(
+    ("argument", "meant"),
+    [
+        ("--model_nam=m", "; did you mean --model_name?"),
+        ("--model-name=m", "; did you mean --model_name?"),
+        ("--model_name", "; did you mean --model_name=VALUE?"),
+        ("--nothing_like_it=m", ""),
+        ("m", ""),
+        ("--", ""),
+    ],
+)
+def test_what_a_mistyped_flag_may_have_meant(argument: str, meant: str) -> None:
+    flags = (Flag("model_name", "models.name", "a", "A name."),)
+    assert guess_meant(argument, flags=flags) == meant
 
 
 @pytest.mark.parametrize(

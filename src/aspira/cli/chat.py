@@ -7,7 +7,7 @@ from contextlib import closing
 from typing import Any
 
 from aspira.cli.chat_client import ChatClient, ChatFailed
-from aspira.cli.flags import PlainFlag, match_flags, parse_value, usage
+from aspira.cli.flags import PlainFlag, guess_meant, match_flags, parse_value, usage
 from aspira.cli.serve import EXIT_FAILED, report
 from aspira.contracts.errors import InvalidArgument
 
@@ -98,7 +98,10 @@ def _parse(arguments: list[str]) -> dict[str, Any]:
     values: dict[str, Any] = {flag.name: flag.default for flag in _FLAGS}
     for argument, flag, text in match_flags(arguments, flags=_FLAGS):
         if flag is None:
-            raise ChatFailed(f"unknown argument: {argument} (`{_PROGRAM} --help` lists the flags)")
+            meant = guess_meant(argument, flags=_FLAGS)
+            raise ChatFailed(
+                f"unknown argument: {argument}{meant} (`{_PROGRAM} --help` lists the flags)"
+            )
         values[flag.name] = parse_value(text, flag=flag)
     return values
 

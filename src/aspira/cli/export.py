@@ -6,7 +6,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Protocol
 
-from aspira.cli.flags import FlagValue, PlainFlag, match_flags, parse_value, usage
+from aspira.cli.flags import FlagValue, PlainFlag, guess_meant, match_flags, parse_value, usage
 from aspira.cli.serve import EXIT_FAILED, report
 from aspira.contracts.errors import InvalidArgument, ServingError
 
@@ -89,7 +89,10 @@ def _parse(arguments: Sequence[str]) -> tuple[Path, Path, Mapping[str, FlagValue
             values[flag.name] = parse_value(text, flag=flag)
             given.append(flag)
         elif argument.startswith("-"):
-            raise InvalidArgument(f"unknown argument: {argument} (`{_PROGRAM} --help` lists them)")
+            meant = guess_meant(argument, flags=_FLAGS)
+            raise InvalidArgument(
+                f"unknown argument: {argument}{meant} (`{_PROGRAM} --help` lists them)"
+            )
         else:
             paths.append(Path(argument))
     if len(paths) != 2:

@@ -1,25 +1,19 @@
 """Every flag of a server, in TensorFlow Serving's order, then ours."""
 
 from collections.abc import Callable
+from typing import TypeVar
 
 from aspira.batching.options import BatchingMode
-from aspira.cli.flags import Flag
+from aspira.cli.flags import Flag, UnfitValue
 from aspira.compat import BETTER, STRICT
 from aspira.frontends.listeners.channel_arguments import split_channel_arguments
 from aspira.runtimes.accelerator_options import ACCELERATORS, PRECISIONS
+from aspira.settings import ListenerKind
+
+AnyNumber = TypeVar("AnyNumber", int, float)
 
 _MICROS = 1e-6
 _MILLIS = 1e-3
-
-
-def _choose_listener(text: str) -> str:
-    if text not in {"auto", "envoy", "portable"}:
-        raise ValueError(text)
-    return text
-
-
-def _choose_batching(text: str) -> str:
-    return BatchingMode(text).value
 
 
 def _split_list(text: str) -> tuple[str, ...]:
@@ -29,34 +23,22 @@ def _split_list(text: str) -> tuple[str, ...]:
 def _split_sizes(text: str) -> tuple[int, ...]:
     sizes = tuple(int(item) for item in _split_list(text))
     if any(size < 1 for size in sizes):
-        raise ValueError(text)
+        raise UnfitValue("It takes numbers of at least 1, separated by commas.")
     return sizes
-
-
-def _choose_compat(text: str) -> str:
-    if text not in {BETTER, STRICT}:
-        raise ValueError(text)
-    return text
-
-
-def _choose_mixed_precision(text: str) -> str:
-    if text not in {"", "bfloat16"}:
-        raise ValueError(text)
-    return text
 
 
 def _choose(*choices: str) -> Callable[[str], str]:
     def choose(text: str) -> str:
         if text not in choices:
-            raise ValueError(text)
+            raise UnfitValue(f"It takes one of {', '.join(filter(None, choices))}.")
         return text
 
     return choose
 
 
-def _not_negative(value: int) -> int:
+def _not_negative(value: AnyNumber) -> AnyNumber:
     if value < 0:
-        raise ValueError(value)
+        raise UnfitValue("It cannot be less than 0.")
     return value
 
 
@@ -151,7 +133,7 @@ def _runtime_flags() -> tuple[Flag, ...]:
         Flag("saved_model_tags", "tensorflow.saved_model_tags", "serve",
              "Comma-separated tags of the MetaGraph to load.", _split_list),
         Flag("mixed_precision", "tensorflow.mixed_precision", "",
-             "bfloat16 lets TensorFlow compute in it where that is safe.", _choose_mixed_precision),
+             "bfloat16 lets TensorFlow compute in it where that is safe.", _choose("", "bfloat16")),
         Flag("enable_model_warmup", "warmup.is_enabled", default=True,
              help="Replay a model's warm-up records before it serves."),
         Flag("num_request_iterations_for_warmup", "warmup.num_request_iterations", 0,
@@ -171,15 +153,17 @@ def _own_flags() -> tuple[Flag, ...]:
         Flag("admin_host", "admin.host", "",
              "Address to listen on for admin_port. Empty means that of the other ports."),
         Flag("listener", "process.listener", "auto",
-             "envoy, portable, or auto: envoy where it can run.", _choose_listener),
+             "envoy, portable, or auto: envoy where it can run.",
+             _choose(*(kind.value for kind in ListenerKind))),
         Flag("compat", "process.compat", BETTER,
              "strict brings back what TensorFlow Serving does where this server does better; "
-             "docs/compatibility.md lists it. Flags given beside it win.", _choose_compat),
+             "docs/compatibility.md lists it. Flags given beside it win.", _choose(BETTER, STRICT)),
         Flag("version_ready_marker", "lifecycle.ready_marker", "",
              "Name of a file in each version directory that says it is complete. Empty: a "
              "directory is complete once its files do not change any longer."),
         Flag("shutdown_grace_seconds", "process.shutdown_grace_s", 25.0,
-             "How long requests in flight may go on after SIGTERM or SIGINT."),
+             "How long requests in flight may go on after SIGTERM, SIGINT or SIGHUP.",
+             _not_negative),
         Flag("custom_op_libraries", "tensorflow.custom_op_libraries", "",
              "Comma-separated paths of shared libraries with TensorFlow ops that models need.",
              _split_list),
@@ -193,7 +177,7 @@ def _own_flags() -> tuple[Flag, ...]:
              "parameters say, or one per CPU."),
         Flag("batching", "batching.mode", "off",
              "off, on (as enable_batching), or auto: batches as large as latency_target_ms allows.",
-             _choose_batching),
+             _choose(*(mode.value for mode in BatchingMode))),
         Flag("latency_target_ms", "batching.latency_target_s", 0.0,
              "With --batching=auto: what 99 of 100 requests shall not exceed. 0 means no target.",
              lambda value: value * _MILLIS),

@@ -1,5 +1,6 @@
 """Flags as TensorFlow Serving has them: `--name=value`, a bare `--name` for true, the last wins."""
 
+import difflib
 import math
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
@@ -25,6 +26,10 @@ class KnownFlag(Protocol):
 
     @property
     def help(self) -> str: ...
+
+
+class UnfitValue(ValueError):
+    """What a flag's `convert` raises to say, in a sentence, which values it takes."""
 
 
 AnyFlag = TypeVar("AnyFlag", bound=KnownFlag)
@@ -99,6 +104,16 @@ def match_flags(
             yield argument, flag, text if separator else "true"
 
 
+def guess_meant(argument: str, *, flags: Iterable[KnownFlag]) -> str:
+    """The flag that an unknown argument may have been meant for, as a question; or nothing."""
+    name, separator, _ = argument.removeprefix("--").partition("=")
+    names = [flag.name for flag in flags]
+    if name in names and not separator:
+        return f"; did you mean --{name}=VALUE?"
+    found = difflib.get_close_matches(name.replace("-", "_"), names, n=1, cutoff=0.75)
+    return f"; did you mean --{found[0]}?" if found else ""
+
+
 def flag_kind(flag: KnownFlag) -> str:
     """The name of its type, as help shows it."""
     return {bool: "bool", int: "int64", float: "float", str: "string"}[type(flag.default)]
@@ -113,8 +128,11 @@ def parse_value(text: str, *, flag: KnownFlag, convert: Convert | None = None) -
     try:
         value = _PARSERS[flag_kind(flag)](text)
         return convert(value) if convert else value
-    except (ValueError, KeyError):
-        raise InvalidArgument(f"Couldn't interpret value {text} for flag {flag.name}.") from None
+    except (ValueError, KeyError) as error:
+        hint = f" {error}" if isinstance(error, UnfitValue) else ""
+        raise InvalidArgument(
+            f"Couldn't interpret value {text} for flag {flag.name}.{hint}"
+        ) from None
 
 
 def usage(flags: Iterable[KnownFlag], *, program: str) -> str:

@@ -1,12 +1,14 @@
 """The `aspira` command."""
 
+import os
 import sys
 from importlib import metadata
 
 from aspira.cli.flag_table import server_flags
-from aspira.cli.flags import parse_flags, usage
+from aspira.cli.flags import guess_meant, parse_flags, usage
 from aspira.cli.foreign_flags import FOREIGN_FLAGS, take_foreign_flags
 from aspira.cli.serve import EXIT_FAILED, report, serve
+from aspira.cli.signals import EXIT_FORCED
 from aspira.contracts.errors import InvalidArgument
 from aspira.settings import Settings
 
@@ -32,7 +34,16 @@ Commands:
 
 def main() -> None:
     """Entry point of the console command."""
-    sys.exit(run(sys.argv[1:]))
+    try:
+        status = run(sys.argv[1:])
+        sys.stdout.flush()
+    except BrokenPipeError:
+        # Whoever reads what we print has seen enough; the last flush at exit must not fail again.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        status = EXIT_FAILED
+    except KeyboardInterrupt:
+        status = EXIT_FORCED
+    sys.exit(status)
 
 
 def run(arguments: list[str]) -> int:
@@ -93,8 +104,10 @@ def _serve(arguments: list[str]) -> int:
         print(version_text())
         return 0
     if foreign.unknown:
+        argument = foreign.unknown[0]
+        meant = guess_meant(argument, flags=(*flags, *FOREIGN_FLAGS))
         return _refuse(
-            f"unknown argument: {foreign.unknown[0]} (flags are written --name=value; "
+            f"unknown argument: {argument}{meant} (flags are written --name=value; "
             "`aspira serve --help` lists them)"
         )
     for flag in foreign.unsupported:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import quote, urlencode
 
-from aspira.cli.flags import PlainFlag, match_flags, parse_value, usage
+from aspira.cli.flags import PlainFlag, guess_meant, match_flags, parse_value, usage
 from aspira.cli.serve import EXIT_FAILED, report
 from aspira.contracts.errors import InvalidArgument
 
@@ -70,7 +70,10 @@ def _parse(arguments: list[str]) -> dict[str, Any]:
     values: dict[str, Any] = {flag.name: flag.default for flag in _FLAGS}
     for argument, flag, text in match_flags(arguments, flags=_FLAGS):
         if flag is None:
-            raise _Failed(f"unknown argument: {argument} (`{_PROGRAM} --help` lists the flags)")
+            meant = guess_meant(argument, flags=_FLAGS)
+            raise _Failed(
+                f"unknown argument: {argument}{meant} (`{_PROGRAM} --help` lists the flags)"
+            )
         values[flag.name] = parse_value(text, flag=flag)
     if not values["model"]:
         raise _Failed("--model is missing: whose requests are to be recorded?")
