@@ -13,6 +13,7 @@ from aspira.contracts.events import EventBus
 from aspira.contracts.tensors import Tensors
 from aspira.lifecycle.options import LifecycleOptions
 from aspira.lifecycle.version_choice import All, Latest, Specific
+from aspira.runtimes.options import TensorflowOptions
 from aspira.settings import ModelOptions, ProcessOptions, Settings
 from aspira.testing.toy_servable import ToyServable
 from serving_toys import (
@@ -212,6 +213,24 @@ def test_a_wrong_monitoring_file_is_refused_before_anything_loads(
 
     async def run() -> None:
         Server(settings, make_runtime_loader=make_toy_loader)
+
+    with pytest.raises(error, match=str(file)):
+        asyncio.run(run())
+
+
+@pytest.mark.parametrize(("content", "error"), [("threads: 1", InvalidArgument), (None, NotFound)])
+def test_a_wrong_session_config_is_refused_before_anything_loads(
+    tmp_path: Path, content: str | None, error: type[ServingError]
+) -> None:
+    file = tmp_path / "session.txt"
+    if content is not None:
+        file.write_text(content)
+    settings = replace(
+        single_model(tmp_path), tensorflow=TensorflowOptions(session_config_file=str(file))
+    )
+
+    async def run() -> None:
+        await Server(settings, make_runtime_loader=make_toy_loader).start()
 
     with pytest.raises(error, match=str(file)):
         asyncio.run(run())

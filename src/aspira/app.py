@@ -34,6 +34,7 @@ from aspira.platforms import Platforms
 from aspira.protocols import Protocols, Services, make_metrics_page
 from aspira.routing.table import RoutingTable
 from aspira.runtimes.custom_ops import load_op_libraries
+from aspira.runtimes.tensorflow import make_session_config
 from aspira.runtimes.thread_pools import bound_thread_pools
 from aspira.service.config_watch import ConfigWatch
 from aspira.service.drain import RequestGate
@@ -159,6 +160,9 @@ class Server:
         """
         configs = read_model_configs(self._settings.models)
         bound_thread_pools(os.environ)
+        if self._settings.tensorflow.session_config_file:
+            # Each load reads it; what is wrong with it concerns all of them, and is told now.
+            await asyncio.to_thread(make_session_config, self._settings.tensorflow)
         load_op_libraries(self._settings.tensorflow.custom_op_libraries)
         # Frameworks leave millions of objects that never die; walking them would stop every
         # request for a fifth of a second, time and again.

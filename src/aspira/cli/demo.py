@@ -172,7 +172,8 @@ def _how_to_chat(options: ListenerOptions) -> str:
         curl, scheme = "curl", "http"
     url = f"{scheme}://{options.shown_host}:{options.rest_port}/v1"
     messages = '[{"role": "user", "content": "What is the capital of France?"}]'
-    body = f'{{"model": "smollm2", "stream": true, "max_tokens": 100, "messages": {messages}}}'
+    # At the usual temperature of 1 so small a model makes up capitals.
+    body = f'{{"model": "smollm2", "stream": true, "temperature": 0, "messages": {messages}}}'
     return f"""
 A chat with SmolLM2-135M-Instruct, streamed; OpenAI's clients do it with base_url="{url}":
   {curl} -N -H 'content-type: application/json' -d '{body}' {url}/chat/completions

@@ -69,9 +69,13 @@ def read_records(file: Path) -> Generator[bytes]:
         ServingError: it cannot be read.
     """
     import tensorflow as tf
+    from tensorflow.python.util import deprecation
 
+    # What is advised in its place is a data pipeline, for which records are too few.
     try:
-        yield from tf.compat.v1.io.tf_record_iterator(str(file))
+        with deprecation.silence():
+            records = tf.compat.v1.io.tf_record_iterator(str(file))
+        yield from records
     except tf.errors.DataLossError as error:
         raise DataLoss(
             f"{error.message}. Please verify your warmup data is in TFRecord format."
