@@ -2,9 +2,11 @@
 
 import asyncio
 import os
+import resource
 import sys
 import tempfile
 from collections.abc import Awaitable
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -37,6 +39,7 @@ EXIT_FAILED = 255
 def serve(settings: Settings, *, greeting: str = "") -> int:
     """Serve until a signal; returns the exit status. `greeting` is said once the ports are open."""
     end_on_signals()
+    _raise_file_limit()
     take_over_logging()
     # TensorFlow's chatter about the machine would bury what the server says.
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "1")
@@ -52,6 +55,14 @@ def serve(settings: Settings, *, greeting: str = "") -> int:
     except ServingError as error:
         print(f"Failed to start server. Error: {error}", flush=True)
         return EXIT_FAILED
+
+
+def _raise_file_limit() -> None:
+    """Each connection is an open file, and shells allow 1024, for programs that use `select`."""
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    # Some systems do not take what they give as the most.
+    with suppress(OSError, ValueError):
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 
 
 def _check_ports_free(settings: Settings) -> None:

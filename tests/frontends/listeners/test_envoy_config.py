@@ -8,7 +8,7 @@ import pytest
 from aspira.contracts.errors import FailedPrecondition
 from aspira.frontends.listeners import envoy_config
 from aspira.frontends.listeners.envoy_config import EnvoyPaths, find_pyvoy_module, make_config
-from aspira.frontends.listeners.options import ListenerOptions
+from aspira.frontends.listeners.options import ListenerOptions, max_connections
 from aspira.frontends.listeners.tls import Tls
 
 PATHS = EnvoyPaths(admin_socket=Path("/run/admin.sock"), module=Path("/lib/pyvoy.so"))
@@ -180,3 +180,8 @@ def test_channel_arguments_that_envoy_knows_are_passed_on() -> None:
 def test_streams_are_not_bounded_unless_asked_for() -> None:
     options = connection_manager(ListenerOptions())["http2_protocol_options"]
     assert options["max_concurrent_streams"] == 2**31 - 1
+
+
+def test_connections_leave_files_for_models_and_the_admin_port() -> None:
+    (monitor,) = config_of(ListenerOptions())["overload_manager"]["resource_monitors"]
+    assert monitor["typed_config"]["max_active_downstream_connections"] == max_connections()

@@ -11,13 +11,17 @@ from typing import Any
 
 from aspira.contracts.errors import FailedPrecondition
 from aspira.frontends.listeners.channel_arguments import connection_options, http2_options
-from aspira.frontends.listeners.options import ListenerOptions
+from aspira.frontends.listeners.options import ListenerOptions, max_connections
 from aspira.frontends.listeners.tls import Tls
 
 Config = dict[str, Any]
 
 _TYPES = "type.googleapis.com/envoy.extensions.filters"
 _TLS_TYPE = "type.googleapis.com/envoy.extensions.transport_sockets.tls.v3.DownstreamTlsContext"
+_CONNECTIONS_TYPE = (
+    "type.googleapis.com/envoy.extensions.resource_monitors.downstream_connections.v3"
+    ".DownstreamConnectionsConfig"
+)
 _WINDOW_BYTES = 16 * 2**20
 _MAX_CONCURRENT_STREAMS = 2**31 - 1
 _STAT_PREFIX = "aspira"
@@ -87,6 +91,18 @@ def make_config(
         "admin": {"address": {"pipe": {"path": str(paths.admin_socket)}}},
         "static_resources": {"listeners": [listener]},
         "layered_runtime": {"layers": [{"name": "limits", "static_layer": limits}]},
+        "overload_manager": {"resource_monitors": [_connection_limit()]},
+    }
+
+
+def _connection_limit() -> Config:
+    """One more is closed at once. Without files Envoy would try to accept it over and over."""
+    return {
+        "name": "envoy.resource_monitors.global_downstream_max_connections",
+        "typed_config": {
+            "@type": _CONNECTIONS_TYPE,
+            "max_active_downstream_connections": max_connections(),
+        },
     }
 
 
