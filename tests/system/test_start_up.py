@@ -204,8 +204,8 @@ def test_channel_arguments_are_taken_or_named(
         answer = requests.post(url, json={"instances": [1.0]}, timeout=30)
         assert answer.json() == {"predictions": [2.5]}
         warning = (
-            "W aspira/server] grpc.http2.max_frame_size=32768 of --grpc_channel_arguments has NO "
-            "EFFECT with the Envoy listener; --listener=portable passes everything to gRPC\n"
+            "W aspira/server] grpc.http2.max_frame_size=32768 of --grpc_channel_arguments has "
+            "NO EFFECT with the Envoy listener; --listener=portable passes everything to gRPC\n"
         )
         assert (warning in server.output()) == (listener == "envoy")
 

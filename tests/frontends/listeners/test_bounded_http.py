@@ -9,6 +9,7 @@ import pytest
 
 from aspira.contracts.clock import SystemClock
 from aspira.frontends.asgi import Receive, Scope, Send, read_body
+from aspira.frontends.listeners import bounded_http
 from aspira.frontends.listeners.bounded_http import MAX_HEAD_BYTES
 from aspira.frontends.listeners.options import ListenerOptions
 from aspira.frontends.listeners.portable import PortableListener
@@ -121,3 +122,24 @@ async def _post(port: int, *, body: bytes) -> bytes:
     answer = await reader.read()
     writer.close()
     return answer
+
+
+def test_a_connection_too_many_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bounded_http, "max_connections", lambda: 1)
+
+    async def ask(port: int) -> tuple[bytes, bytes]:
+        first_reader, first_writer = await asyncio.open_connection("127.0.0.1", port)
+        first_writer.write(_POST + b"\r\n")
+        first = await first_reader.readuntil(b"\r\n\r\n")
+        second_reader, second_writer = await asyncio.open_connection("127.0.0.1", port)
+        try:
+            second = await second_reader.read()
+        except ConnectionError:
+            second = b""
+        first_writer.close()
+        second_writer.close()
+        return first, second
+
+    first, second = _with_port(ask)
+    assert first.startswith(b"HTTP/1.1 200")
+    assert second == b""

@@ -1,6 +1,5 @@
 import json
 import re
-import resource
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +8,7 @@ import pytest
 from aspira.contracts.errors import FailedPrecondition
 from aspira.frontends.listeners import envoy_config
 from aspira.frontends.listeners.envoy_config import EnvoyPaths, find_pyvoy_module, make_config
-from aspira.frontends.listeners.options import ListenerOptions
+from aspira.frontends.listeners.options import ListenerOptions, max_connections
 from aspira.frontends.listeners.tls import Tls
 
 PATHS = EnvoyPaths(admin_socket=Path("/run/admin.sock"), module=Path("/lib/pyvoy.so"))
@@ -183,13 +182,6 @@ def test_streams_are_not_bounded_unless_asked_for() -> None:
     assert options["max_concurrent_streams"] == 2**31 - 1
 
 
-@pytest.mark.parametrize(
-    ("num_files", "num_connections"),
-    [(1000, 750), (20_000, 19_488), (resource.RLIM_INFINITY, 2**20 - 512)],
-)
-def test_connections_leave_files_for_models_and_the_admin_port(
-    num_files: int, num_connections: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(resource, "getrlimit", lambda _which: (num_files, num_files))
+def test_connections_leave_files_for_models_and_the_admin_port() -> None:
     (monitor,) = config_of(ListenerOptions())["overload_manager"]["resource_monitors"]
-    assert monitor["typed_config"]["max_active_downstream_connections"] == num_connections
+    assert monitor["typed_config"]["max_active_downstream_connections"] == max_connections()

@@ -1,3 +1,4 @@
+import resource
 import socket
 from collections.abc import Iterator
 
@@ -5,7 +6,12 @@ import pytest
 
 from aspira.contracts.errors import FailedPrecondition
 from aspira.frontends.listeners import options as options_module
-from aspira.frontends.listeners.options import ListenerOptions, bind_port, check_ports_free
+from aspira.frontends.listeners.options import (
+    ListenerOptions,
+    bind_port,
+    check_ports_free,
+    max_connections,
+)
 
 LOOPBACK = "127.0.0.1"
 
@@ -100,3 +106,14 @@ def test_a_port_is_bound_on_all_interfaces_for_both_protocols() -> None:
         for host in (LOOPBACK, "::1"):
             with socket.create_connection((host, port), timeout=30):
                 pass
+
+
+@pytest.mark.parametrize(
+    ("num_files", "num_connections"),
+    [(1000, 750), (20_000, 19_488), (resource.RLIM_INFINITY, 2**20 - 512)],
+)
+def test_connections_leave_files_to_open(
+    num_files: int, num_connections: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(resource, "getrlimit", lambda _which: (num_files, num_files))
+    assert max_connections() == num_connections

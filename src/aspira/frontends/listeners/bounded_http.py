@@ -1,8 +1,10 @@
-"""uvicorn's HTTP/1 with a bound on what comes before a body, which uvicorn leaves to a proxy."""
+"""uvicorn's HTTP/1 with bounds on connections and request heads, which it leaves to a proxy."""
 
 from typing import Any
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+from aspira.frontends.listeners.options import max_connections
 
 MAX_HEAD_BYTES = 60 << 10
 """Envoy's bound; a part of a read may come on top."""
@@ -23,6 +25,13 @@ class BoundedHttp(HttpToolsProtocol):  # type: ignore[misc] # uvicorn is not fol
         super().__init__(*arguments, **options)
         self._is_head_over = False
         self._num_head_bytes = 0
+
+    def connection_made(self, transport: Any) -> None:
+        """A client has connected."""
+        super().connection_made(transport)
+        if len(self.connections) > max_connections():
+            # With no file left, asyncio would tell of thousands of failures a second.
+            transport.abort()
 
     def data_received(self, data: bytes) -> None:
         """A piece of what the client sends."""

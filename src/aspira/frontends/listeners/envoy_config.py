@@ -5,14 +5,13 @@ One listener, because each further one would import the application with an even
 
 import importlib.util
 import json
-import resource
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from aspira.contracts.errors import FailedPrecondition
 from aspira.frontends.listeners.channel_arguments import connection_options, http2_options
-from aspira.frontends.listeners.options import ListenerOptions
+from aspira.frontends.listeners.options import ListenerOptions, max_connections
 from aspira.frontends.listeners.tls import Tls
 
 Config = dict[str, Any]
@@ -23,8 +22,6 @@ _CONNECTIONS_TYPE = (
     "type.googleapis.com/envoy.extensions.resource_monitors.downstream_connections.v3"
     ".DownstreamConnectionsConfig"
 )
-_MANY_FILES = 2**20
-_SPARE_FILES = 512
 _WINDOW_BYTES = 16 * 2**20
 _MAX_CONCURRENT_STREAMS = 2**31 - 1
 _STAT_PREFIX = "aspira"
@@ -99,17 +96,12 @@ def make_config(
 
 
 def _connection_limit() -> Config:
-    """As many connections as leave files to open for models and the admin port.
-
-    One more is closed at once. Without files Envoy would try to accept it over and over.
-    """
-    limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    num_files = _MANY_FILES if limit == resource.RLIM_INFINITY else limit
+    """One more is closed at once. Without files Envoy would try to accept it over and over."""
     return {
         "name": "envoy.resource_monitors.global_downstream_max_connections",
         "typed_config": {
             "@type": _CONNECTIONS_TYPE,
-            "max_active_downstream_connections": num_files - min(num_files // 4, _SPARE_FILES),
+            "max_active_downstream_connections": max_connections(),
         },
     }
 

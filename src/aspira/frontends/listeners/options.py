@@ -1,12 +1,15 @@
 """Where a server listens."""
 
 import errno
+import resource
 import socket
 from dataclasses import dataclass, replace
 
 from aspira.contracts.errors import FailedPrecondition
 
 _BACKLOG = 2048
+_MANY_FILES = 2**20
+_SPARE_FILES = 512
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +55,13 @@ class ListenerOptions:
     def at(self, host: str) -> "ListenerOptions":
         """The same, bound to another address if one is given."""
         return replace(self, host=host) if host else self
+
+
+def max_connections() -> int:
+    """As many as leave files to open for models and the admin port."""
+    limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    num_files = _MANY_FILES if limit == resource.RLIM_INFINITY else limit
+    return num_files - min(num_files // 4, _SPARE_FILES)
 
 
 def check_ports_free(options: ListenerOptions) -> None:

@@ -38,6 +38,7 @@ from aspira.service.drain import RequestGate
 _STATUS_BY_NUMBER = tuple(sorted(grpc.StatusCode, key=lambda status: int(status.value[0])))
 _CLOSE_S = 5.0
 _QUIET_S = 0.2
+_BACKLOG = 128
 
 AbortCall = Callable[[grpc.StatusCode, str], Awaitable[None]]
 
@@ -98,6 +99,8 @@ def _make_rest_server(application: Application, *, tls: Tls | None) -> uvicorn.S
         uvicorn.Config(
             application,
             http=BoundedHttp,
+            # So many are accepted before the first is counted: fewer than there are spare files.
+            backlog=_BACKLOG,
             # Nothing here speaks it, and uvicorn would try as soon as a package for it is there.
             ws="none",
             lifespan="off",
