@@ -72,8 +72,7 @@ def parse_timeout(value: bytes) -> float:
     """
     digits, unit = value[:-1], _UNIT_SECONDS.get(value[-1:])
     if unit is None or not digits.isdigit() or len(digits) > _MAX_TIMEOUT_DIGITS:
-        shown = value[:64].decode(errors="replace")
-        raise InvalidArgument(f"grpc-timeout is not a number and a unit: {shown!r}")
+        raise InvalidArgument(f"grpc-timeout is not a number and a unit: {value[:64]!r}")
     return int(digits) * unit
 
 
