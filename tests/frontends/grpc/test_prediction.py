@@ -18,6 +18,7 @@ from aspira.contracts.tensors import DataType
 from aspira.frontends.grpc import prediction
 from aspira.frontends.grpc.options import GrpcOptions
 from aspira.settings import DEFAULT_METRICS_PATH, Settings
+from aspira.wire.predict_writer import PredictResponseWriter
 from grpc_exchange import CallResult, call_request, read_result
 from serving_toys import ask, config_entry, listed_models, single_model, write_version
 
@@ -301,8 +302,11 @@ def test_only_large_tensors_are_converted_off_the_loop(
 
         return note
 
-    for name in ("decode_predict_request", "encode_predict_response"):
-        monkeypatch.setattr(prediction, name, noting(getattr(prediction, name)))
+    for owner, name in (
+        (prediction, "decode_predict_request"),
+        (PredictResponseWriter, "serialize"),
+    ):
+        monkeypatch.setattr(owner, name, noting(getattr(owner, name)))
     (response,) = predict(settings, predict_request(*[2.0] * num_values)).messages
     assert list(response.outputs["y"].float_val) == [3.0] * num_values
     assert [thread is threading.main_thread() for thread in threads] == [is_on_loop] * 2

@@ -7,17 +7,14 @@ from typing import Any
 from aspira.contracts.clock import Clock
 from aspira.contracts.errors import Code, InvalidArgument, ServingError, shorten
 from aspira.contracts.events import EventBus, RequestEnded
-from aspira.contracts.inference import PredictRequest, PredictResponse
-from aspira.frontends.grpc.methods import Method, UnaryCall, UnaryMethod
+from aspira.contracts.inference import PredictRequest
+from aspira.frontends.grpc.methods import Method, UnaryCall, UnaryMethod, read_message
 from aspira.frontends.offload import LARGE_BYTES, count_bytes, on_thread
 from aspira.service.inference import InferenceService
 from aspira.service.models import ModelsService
-from aspira.wire.prediction import (
-    decode_model_spec,
-    decode_predict_request,
-    encode_model_spec,
-    encode_predict_response,
-)
+from aspira.wire.predict_templates import PredictTemplates
+from aspira.wire.predict_writer import PredictResponseWriter
+from aspira.wire.prediction import decode_model_spec, decode_predict_request, encode_model_spec
 from aspira.wire.signature_def import encode_signature
 
 _SERVICE = "/tensorflow.serving.PredictionService"
@@ -45,14 +42,17 @@ class PredictionServicer:
         self._models = models
         self._events = events
         self._clock = clock
-        self._use_tensor_content = use_tensor_content
-        self._predict_classes = predict_pb2
+        self._request_class = predict_pb2.PredictRequest
+        self._templates = PredictTemplates()
+        self._writer = PredictResponseWriter(
+            predict_pb2.PredictResponse, use_tensor_content=use_tensor_content
+        )
         self._metadata_classes = get_model_metadata_pb2
 
     def methods(self) -> dict[str, Method]:
         """Its methods by path."""
         return {
-            f"{_SERVICE}/Predict": UnaryMethod(self._predict_classes.PredictRequest, self.predict),
+            f"{_SERVICE}/Predict": UnaryMethod(self._request_class, self.predict, takes_bytes=True),
             f"{_SERVICE}/GetModelMetadata": UnaryMethod(
                 self._metadata_classes.GetModelMetadataRequest,
                 self.get_model_metadata,
@@ -60,26 +60,25 @@ class PredictionServicer:
             ),
         }
 
-    async def predict(self, call: UnaryCall) -> Message | bytes:
+    async def predict(self, call: UnaryCall) -> bytes:
         """The Predict method."""
+        request = self._templates.try_decode(
+            call.message, deadline=call.deadline, priority=call.priority
+        )
+        message: Message = None
+        if request is None:
+            message = await read_message(self._request_class, payload=call.message)
         started_s = self._clock.now()
         code, version, run_s = Code.INTERNAL, None, None
         try:
-            if call.num_bytes < LARGE_BYTES:
-                request = decode_predict_request(call.message, deadline=call.deadline)
-            else:
-                request = await _decode_on_thread(call)
-            if call.priority:
-                request = request._replace(priority=call.priority)
+            if request is None:
+                request = await self._decode(message, call=call)
             response = await self._inference.predict(request)
             run_s = response.run_s
-            answer = self._predict_classes.PredictResponse()
             if count_bytes(response.outputs.values()) < LARGE_BYTES:
-                encode_predict_response(
-                    response, into=answer, use_tensor_content=self._use_tensor_content
-                )
+                answer = self._writer.serialize(response)
             else:
-                answer = await on_thread(partial(self._serialize, response, into=answer))
+                answer = await on_thread(partial(self._writer.serialize, response))
             code, version = Code.OK, response.servable_id.version
         except ServingError as error:
             code = error.code
@@ -90,7 +89,7 @@ class PredictionServicer:
         finally:
             self._events.publish_request(
                 RequestEnded(
-                    call.message.model_spec.name,
+                    message.model_spec.name if request is None else request.spec.name,
                     version,
                     "predict",
                     "grpc",
@@ -101,9 +100,14 @@ class PredictionServicer:
             )
         return answer
 
-    def _serialize(self, response: PredictResponse, *, into: Message) -> bytes:
-        encode_predict_response(response, into=into, use_tensor_content=self._use_tensor_content)
-        return bytes(into.SerializeToString())
+    async def _decode(self, message: Message, *, call: UnaryCall) -> PredictRequest:
+        decode = partial(decode_predict_request, message, deadline=call.deadline)
+        if call.num_bytes >= LARGE_BYTES:
+            request = await on_thread(decode)
+        else:
+            request = decode()
+            self._templates.learn(call.message, request=request)
+        return request._replace(priority=call.priority)
 
     async def get_model_metadata(self, call: UnaryCall) -> Message:
         """The GetModelMetadata method. Questions about models are not counted as requests."""
@@ -123,7 +127,3 @@ class PredictionServicer:
             encode_signature(signature, into=signatures.signature_def[name])
         answer.metadata[_SIGNATURE_FIELD].Pack(signatures)
         return answer
-
-
-async def _decode_on_thread(call: UnaryCall) -> PredictRequest:
-    return await on_thread(partial(decode_predict_request, call.message, deadline=call.deadline))
