@@ -159,7 +159,16 @@ def test_messages_of_one_length_are_told_apart() -> None:
 
 
 def test_what_clients_make_up_is_learned_up_to_a_bound() -> None:
-    payloads = [serialize(make_message(x=np.ones(size, np.float32))) for size in range(1, 400)]
+    payloads = [serialize(make_message(x=np.ones(size, np.float32))) for size in range(1, 1100)]
     templates = learn(*payloads)
     learned = [try_decode(templates, payload) is not None for payload in payloads]
-    assert learned == [index < 256 for index in range(399)]
+    assert learned == [index < 1024 for index in range(len(payloads))]
+
+
+def test_of_one_length_a_few_are_learned() -> None:
+    messages = [make_message(x=np.ones(3, np.float32)) for _ in range(10)]
+    for version, message in enumerate(messages):
+        message.model_spec.version.value = version + 1
+    templates = learn(*map(serialize, messages))
+    learned = [try_decode(templates, serialize(message)) is not None for message in messages]
+    assert learned == [True] * 8 + [False] * 2

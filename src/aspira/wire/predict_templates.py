@@ -16,10 +16,11 @@ from aspira.contracts.inference import PredictRequest
 from aspira.contracts.tensors import Tensors
 from aspira.wire.tensor_proto import read_varint
 
-# Clients choose what they send. Beyond these bounds nothing more is learned.
-_MAX_TEMPLATES = 256
-_MAX_FIXED_BYTES = 4096
-_MAX_ALIKE = 8
+# Clients choose what they send, and looking at what cannot be learned costs time, too. Beyond these
+# bounds nothing more is learned.
+_MAX_TRIES = 1024
+_MAX_TRIES_OF_A_LENGTH = 8
+_MAX_FIXED_BYTES = 1024
 
 # Of PredictRequest, of an entry of its map, and of TensorProto.
 _INPUTS, _KEY, _VALUE = 2, 1, 2
@@ -69,14 +70,15 @@ class PredictTemplates:
 
     def __init__(self) -> None:
         # By the length of their messages.
-        self._alike: dict[int, list[_Template]] = {}
-        self._num_templates = 0
+        self._templates: dict[int, list[_Template]] = {}
+        self._num_tries: dict[int, int] = {}
+        self._num_tries_left = _MAX_TRIES
 
     def try_decode(
         self, payload: bytes, *, deadline: float | None, priority: int
     ) -> PredictRequest | None:
         """The request of a serialized message; None if it is like none that was learned."""
-        for template in self._alike.get(len(payload), ()):
+        for template in self._templates.get(len(payload), ()):
             inputs = template.try_read(payload)
             if inputs is not None:
                 return PredictRequest(
@@ -86,17 +88,17 @@ class PredictTemplates:
 
     def learn(self, payload: bytes, *, request: PredictRequest) -> None:
         """Remember a message, and what protobuf made of it."""
-        if self._num_templates >= _MAX_TEMPLATES:
+        length = len(payload)
+        num_tries = self._num_tries.get(length, 0)
+        if not self._num_tries_left or num_tries >= _MAX_TRIES_OF_A_LENGTH:
             return
-        alike = self._alike.get(len(payload), [])
-        if len(alike) >= _MAX_ALIKE:
-            return
+        self._num_tries_left -= 1
+        self._num_tries[length] = num_tries + 1
         try:
             template = _make_template(payload, request=request)
         except ValueError:
             return
-        self._alike[len(payload)] = [*alike, template]
-        self._num_templates += 1
+        self._templates.setdefault(length, []).append(template)
 
 
 class _Field(NamedTuple):
