@@ -59,6 +59,7 @@ _LAST_ERRORS_S = 1.0
 """Of the grace period, for streams that it cuts short to tell their clients so."""
 _LAST_TRACES_S = 1.0
 _SWITCH_INTERVAL_S = 0.0005
+_YOUNG_OBJECTS = 10_000
 
 _logger = logging.getLogger(__name__)
 
@@ -168,6 +169,8 @@ class Server:
         # request for a fifth of a second, time and again.
         gc.collect()
         gc.freeze()
+        # Objects of the requests in flight are young, too, and were looked at time and again.
+        gc.set_threshold(_YOUNG_OBJECTS)
         # A thread that loads a model in Python keeps the interpreter's lock this long, not longer.
         sys.setswitchinterval(_SWITCH_INTERVAL_S)
         await self._models.start(configs)

@@ -15,6 +15,7 @@ from aspira.frontends.grpc.asgi import GrpcApplication
 from aspira.frontends.grpc.examples import ExamplesServicer
 from aspira.frontends.grpc.health import HealthServicer
 from aspira.frontends.grpc.methods import Method, Methods
+from aspira.frontends.grpc.model_metadata import ModelMetadataServicer
 from aspira.frontends.grpc.model_service import ModelServicer
 from aspira.frontends.grpc.predict_streamed import PredictStreamedServicer
 from aspira.frontends.grpc.prediction import PredictionServicer
@@ -144,7 +145,6 @@ class Protocols:
         services = self._services
         prediction = PredictionServicer(
             services.inference,
-            models=services.models,
             events=services.events,
             clock=services.clock,
             use_tensor_content=self._settings.grpc.use_tensor_content,
@@ -154,6 +154,7 @@ class Protocols:
             **ExamplesServicer(
                 services.inference, events=services.events, clock=services.clock
             ).methods(),
+            **ModelMetadataServicer(services.models).methods(),
             **ModelServicer(services.models, read_counter=self._read_counter).methods(),
         }
         if self._settings.grpc.is_extended:

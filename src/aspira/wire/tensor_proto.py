@@ -115,6 +115,15 @@ def encode_tensor(tensor: Tensor, *, into: TensorProto, use_tensor_content: bool
         getattr(into, field).extend(_list_values(tensor.ravel(), field=field))
 
 
+def is_written_raw(tensor: Tensor, *, use_tensor_content: bool) -> bool:
+    """Whether `encode_tensor` ends the message with the very bytes that numpy stores."""
+    data_type = data_type_of(tensor)
+    if data_type is DataType.STRING:
+        return False
+    field = _TYPED_FIELD.get(data_type)
+    return use_tensor_content or field in {None, "float8_val"} or field in _RAW_FIELD
+
+
 def _decode(proto: TensorProto) -> Tensor:
     data_type = _DATA_TYPES[proto.dtype]
     dtype = data_type.numpy_dtype
@@ -154,7 +163,7 @@ def _read_strings(content: bytes, *, num_strings: int) -> Tensor:
     position = 0
     lengths = []
     for _ in range(num_strings):
-        length, position = _read_varint(content, start=position)
+        length, position = read_varint(content, start=position)
         lengths.append(length)
     if position + sum(lengths) != len(content):
         raise ValueError(len(content))
@@ -240,7 +249,7 @@ def _as_bytes(value: object) -> bytes:
     return value if isinstance(value, bytes) else str(value).encode()
 
 
-def _read_varint(encoded: bytes, *, start: int) -> tuple[int, int]:
+def read_varint(encoded: bytes, *, start: int) -> tuple[int, int]:
     """A number of at most 32 bits, and where it ends."""
     value = 0
     for position, byte in enumerate(encoded[start : start + 5]):

@@ -19,6 +19,7 @@ from aspira.contracts.tensors import DataType
 from aspira.frontends.grpc import prediction
 from aspira.frontends.grpc.options import GrpcOptions
 from aspira.settings import DEFAULT_METRICS_PATH, Settings
+from aspira.wire.predict_writer import PredictResponseWriter
 from aspira.wire.tensor_proto import encode_tensor
 from grpc_exchange import CallResult, call_request, read_result
 from serving_toys import ask, config_entry, listed_models, single_model, write_version
@@ -290,16 +291,16 @@ def test_calls_are_counted_by_how_they_ended(settings: Settings) -> None:
     ) in lines
 
 
-def note_threads(monkeypatch: pytest.MonkeyPatch, name: str) -> list[bool]:
+def note_threads(monkeypatch: pytest.MonkeyPatch, owner: object, *, name: str) -> list[bool]:
     """For each call of a conversion whether it was on the event loop's thread."""
     are_on_loop: list[bool] = []
-    convert: Callable[..., Any] = getattr(prediction, name)
+    convert: Callable[..., Any] = getattr(owner, name)
 
     def note(*arguments: Any, **options: Any) -> Any:
         are_on_loop.append(threading.current_thread() is threading.main_thread())
         return convert(*arguments, **options)
 
-    monkeypatch.setattr(prediction, name, note)
+    monkeypatch.setattr(owner, name, note)
     return are_on_loop
 
 
@@ -313,8 +314,8 @@ def test_only_large_tensors_are_converted_off_the_loop(
     num_values: int,
     are_on_loop: tuple[bool, bool],
 ) -> None:
-    decoded = note_threads(monkeypatch, "decode_predict_request")
-    encoded = note_threads(monkeypatch, "encode_predict_response")
+    decoded = note_threads(monkeypatch, prediction, name="decode_predict_request")
+    encoded = note_threads(monkeypatch, PredictResponseWriter, name="serialize")
     (response,) = predict(settings, predict_request(*[2.0] * num_values)).messages
     assert list(response.outputs["y"].float_val) == [3.0] * num_values
     assert (*decoded, *encoded) == are_on_loop
@@ -324,7 +325,7 @@ def test_only_large_tensors_are_converted_off_the_loop(
 def test_many_values_are_taken_one_by_one_off_the_loop(
     settings: Settings, monkeypatch: pytest.MonkeyPatch, dtype: type
 ) -> None:
-    decoded = note_threads(monkeypatch, "decode_predict_request")
+    decoded = note_threads(monkeypatch, prediction, name="decode_predict_request")
     request = predict_request()
     encode_tensor(np.ones(2**18, dtype), into=request.inputs["x"])
     (response,) = predict(settings, request).messages

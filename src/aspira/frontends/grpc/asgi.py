@@ -168,7 +168,7 @@ class _StreamRequests:
                     max_bytes=min(self._max_bytes, MAX_INFLATED_BYTES),
                 )
             )
-        return await read_message(self._method, payload=payload)
+        return await read_message(self._method.request_class, payload=payload)
 
 
 async def _inflate_on_thread(body: bytes, *, encoding: bytes) -> bytes:

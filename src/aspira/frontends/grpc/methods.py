@@ -28,7 +28,8 @@ _logger = logging.getLogger(__name__)
 class UnaryCall(NamedTuple):
     """A request message and its deadline in seconds of the server's clock; None means none.
 
-    `num_bytes` is the size of the message; see `parse_priority` for the priority.
+    `num_bytes` is the size of the message; see `parse_priority` for the priority. The message is
+    its bytes where the method says so.
     """
 
     message: Message
@@ -43,14 +44,14 @@ class UnaryMethod:
 
     A handler may give its response serialized, if that is large. A question, about the server or
     its models, is answered even while the server shuts down. What can be dropped is cancelled once
-    its client has left. A request from `large_bytes` on is parsed on the loop's pool.
+    its client has left. A handler that takes bytes calls `read_message` itself.
     """
 
     request_class: type[Message]
     handler: Callable[[UnaryCall], Awaitable[Message | bytes]]
     is_question: bool = False
     can_be_dropped: bool = True
-    large_bytes: int = LARGE_BYTES
+    takes_bytes: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +66,6 @@ class StreamMethod:
     request_class: type[Message]
     handler: Callable[[AsyncIterator[Message]], AsyncGenerator[Message, None]]
     max_message_bytes: int = 4 * 2**20
-    large_bytes: int = LARGE_BYTES
 
 
 Method = UnaryMethod | StreamMethod
@@ -83,7 +83,9 @@ async def call_unary(
     """
     num_bytes = len(payload)
     try:
-        message = await read_message(method, payload=payload)
+        message: Message = payload
+        if not method.takes_bytes:
+            message = await read_message(method.request_class, payload=payload)
         response: Message = await method.handler(UnaryCall(message, deadline, num_bytes, priority))
         # The exact type, since asking a message for its class is slow.
         serialized: bytes = response if type(response) is bytes else response.SerializeToString()
@@ -112,23 +114,25 @@ async def call_stream(
         raise _report_bug(error, method=method) from error
 
 
-async def read_message(method: Method, *, payload: bytes) -> Message:
-    """As `parse_message`, on the loop's pool if it is large."""
-    if len(payload) < method.large_bytes:
-        return parse_message(method, payload=payload)
-    return await on_thread(partial(parse_message, method, payload=payload))
+async def read_message(
+    request_class: type[Message], *, payload: bytes, large_bytes: int = LARGE_BYTES
+) -> Message:
+    """As `parse_message`, on the loop's pool from `large_bytes` on."""
+    if len(payload) < large_bytes:
+        return parse_message(request_class, payload=payload)
+    return await on_thread(partial(parse_message, request_class, payload=payload))
 
 
-def parse_message(method: Method, *, payload: bytes) -> Message:
+def parse_message(request_class: type[Message], *, payload: bytes) -> Message:
     """The request message.
 
     Raises:
         Internal: it is not one; gRPC's own code for this.
     """
     try:
-        return method.request_class.FromString(payload)
+        return request_class.FromString(payload)
     except DecodeError as error:
-        name = method.request_class.DESCRIPTOR.full_name
+        name = request_class.DESCRIPTOR.full_name
         raise Internal(f"Failed to parse the request as {name}: {error}") from error
 
 

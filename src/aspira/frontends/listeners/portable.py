@@ -204,7 +204,7 @@ def _headers_of(context: Any) -> Iterator[tuple[bytes, bytes]]:
 def _stream_behavior(method: StreamMethod) -> Callable[..., AsyncIterator[bytes]]:
     async def messages(payloads: AsyncIterator[bytes]) -> AsyncIterator[Message]:
         async for payload in payloads:
-            yield await read_message(method, payload=payload)
+            yield await read_message(method.request_class, payload=payload)
 
     async def answer(payloads: AsyncIterator[bytes], context: Any) -> AsyncIterator[bytes]:
         set_origin(_headers_of(context), operation=TEXT)
