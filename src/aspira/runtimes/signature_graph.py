@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from aspira.contracts.signatures import Signature, TensorSpec
+from aspira.runtimes.graph_import import fill_defaults
 from aspira.runtimes.saved_model import MetaGraph, Session
 
 OUTPUT_PREFIX = "aspira_output_"
@@ -62,6 +63,7 @@ def cut_graph(meta_graph: MetaGraph, *, signature: Signature) -> SignatureGraph:
         tuple(signature.outputs),
     )
     cut.node.extend(_reachable(nodes, outputs=graph.output_nodes))
+    fill_defaults(cut.node)
     cut.library.CopyFrom(meta_graph.graph_def.library)
     return graph
 
