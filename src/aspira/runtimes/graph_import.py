@@ -11,16 +11,14 @@ from typing import Any
 # TensorFlow has no types.
 Graph = Any
 GraphDef = Any
-MetaGraph = Any
 NodeDef = Any
-OpList = Any
 SessionConfig = Any
 
 # Calls of functions. All other ops that name functions branch, loop, map or differentiate.
 _CALLS = frozenset({"PartitionedCall", "StatefulPartitionedCall"})
 
 
-def import_graph(meta_graph: MetaGraph) -> Graph:
+def import_graph(graph_def: GraphDef) -> Graph:
     """The graph of a SavedModel, for sessions; Python knows none of its operations.
 
     Raises:
@@ -28,8 +26,6 @@ def import_graph(meta_graph: MetaGraph) -> Graph:
     """
     import tensorflow as tf
 
-    graph_def = meta_graph.graph_def
-    _drop_unknown_defaults(graph_def.node, producer_ops=meta_graph.meta_info_def.stripped_op_list)
     graph = tf.Graph()
     # The lock is held as long as a call lasts: functions first, one by one, then what calls them.
     for function in graph_def.library.function:
@@ -72,7 +68,7 @@ def fill_defaults(nodes: Iterable[NodeDef]) -> None:
 def leave_out_idle_rewrites(config: SessionConfig, *, graph_def: GraphDef) -> None:
     """Turn off what of TensorFlow's optimizing a graph takes time and cannot change this graph.
 
-    On CPUs: moving tensors out of a GPU's memory. Without branches and loops: moving work into
+    Without a GPU: moving tensors out of its memory. Without branches and loops: moving work into
     them, for which the graph is converted to MLIR and back several times.
     """
     import tensorflow as tf
@@ -80,7 +76,7 @@ def leave_out_idle_rewrites(config: SessionConfig, *, graph_def: GraphDef) -> No
 
     rewrites = config.graph_options.rewrite_options
     is_unsaid = rewrites.memory_optimization == rewriter_config_pb2.RewriterConfig.DEFAULT_MEM_OPT
-    if is_unsaid and all(d.device_type == "CPU" for d in tf.config.list_physical_devices()):
+    if is_unsaid and not tf.config.list_physical_devices("GPU"):
         rewrites.memory_optimization = rewriter_config_pb2.RewriterConfig.NO_MEM_OPT
     if _only_calls(graph_def):
         rewrites.disable_tfg_optimizer = True
@@ -97,29 +93,4 @@ def _only_calls(graph_def: GraphDef) -> bool:
     return all(
         definition is not None and not any("func" in attr.type for attr in definition.attr)
         for definition in definitions
-    )
-
-
-def _drop_unknown_defaults(nodes: Iterable[NodeDef], *, producer_ops: OpList) -> None:
-    """Attributes newer than this TensorFlow say nothing new if they have the default value."""
-    from tensorflow.python.framework import op_def_registry
-
-    producers = {op.name: op for op in producer_ops.op}
-    known: dict[str, frozenset[str]] = {}
-    for node in nodes:
-        if node.op not in producers:
-            continue
-        if node.op not in known:
-            op_def = op_def_registry.get(node.op)
-            attrs = producers[node.op].attr if op_def is None else op_def.attr
-            known[node.op] = frozenset(attr.name for attr in attrs)
-        for name in [name for name in node.attr if name not in known[node.op]]:
-            if _is_default(node.attr[name], name=name, op_def=producers[node.op]):
-                del node.attr[name]
-
-
-def _is_default(value: Any, *, name: str, op_def: Any) -> bool:
-    return any(
-        attr.name == name and attr.HasField("default_value") and attr.default_value == value
-        for attr in op_def.attr
     )

@@ -66,7 +66,7 @@ def open_session(directory: Path, *, meta_graph: MetaGraph, config: SessionConfi
     own_config.CopyFrom(config or own_config)
     leave_out_idle_rewrites(own_config, graph_def=meta_graph.graph_def)
     try:
-        session = tf.compat.v1.Session(graph=import_graph(meta_graph), config=own_config)
+        session = tf.compat.v1.Session(graph=import_graph(meta_graph.graph_def), config=own_config)
     except (tf.errors.OpError, ValueError) as error:
         raise as_serving_error(error) from error
     try:
@@ -83,8 +83,8 @@ def open_session(directory: Path, *, meta_graph: MetaGraph, config: SessionConfi
 
 def run_once(
     session: Session,
-    feeds: Mapping[str, Any],
     *,
+    feeds: Mapping[str, Any],
     fetches: Iterable[str] = (),
     targets: Iterable[str] = (),
 ) -> list[Any]:
@@ -162,7 +162,7 @@ def _restore(
         # TensorFlow Serving loads such a model and then fails every request to it.
         raise NotFound(f"{prefix}.index; the checkpoint of this SavedModel is missing")
     feeds = {saver.filename_tensor_name: str(prefix), **assets}
-    run_once(session, feeds, targets=[saver.restore_op_name])
+    run_once(session, feeds=feeds, targets=[saver.restore_op_name])
 
 
 def _has_variables(meta_graph: MetaGraph) -> bool:
@@ -174,7 +174,7 @@ def _has_variables(meta_graph: MetaGraph) -> bool:
 def _run_init_op(session: Session, *, meta_graph: MetaGraph, assets: dict[str, str]) -> None:
     name = _init_op_name(meta_graph).partition(":")[0]
     if name and not _is_idle(name, meta_graph=meta_graph):
-        run_once(session, assets, targets=[name])
+        run_once(session, feeds=assets, targets=[name])
 
 
 def _is_idle(name: str, *, meta_graph: MetaGraph) -> bool:
