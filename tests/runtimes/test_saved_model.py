@@ -17,7 +17,12 @@ from aspira.contracts.errors import (
     Unimplemented,
     Unknown,
 )
-from aspira.runtimes.saved_model import as_serving_error, open_session, read_meta_graph
+from aspira.runtimes.saved_model import (
+    as_serving_error,
+    open_session,
+    read_meta_graph,
+    run_once,
+)
 
 
 def open_directory(directory: Path) -> Any:
@@ -43,7 +48,8 @@ def test_a_session_has_its_variables(half_plus_two: Path) -> None:
     meta_graph = read_meta_graph(half_plus_two, tags=("serve",))
     signature = meta_graph.signature_def["serving_default"]
     with open_session(half_plus_two, meta_graph=meta_graph, config=None) as session:
-        y = session.run(signature.outputs["y"].name, {signature.inputs["x"].name: [1.0, 2.0]})
+        feeds = {signature.inputs["x"].name: np.float32([1, 2])}
+        (y,) = run_once(session, feeds=feeds, fetches=[signature.outputs["y"].name])
     np.testing.assert_array_equal(y, np.float32([2.5, 3]), strict=True)
 
 

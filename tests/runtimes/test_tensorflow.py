@@ -512,6 +512,9 @@ def test_the_session_config_reaches_the_session(half_plus_two: Path) -> None:
     servable = TensorflowLoader(
         half_plus_two, options=options, warmup=WarmupOptions(), events=EventBus()
     ).load()
-    assert servable._session._config == make_session_config(options)
+    config = servable._session._config
+    # What is rewritten depends on the model too.
+    config.ClearField("graph_options")
+    assert config == make_session_config(options)
     assert_same(run(servable, x=X)["y"], np.float32([2.5, 3, 4.5]))
     servable.unload()

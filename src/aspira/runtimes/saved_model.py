@@ -5,7 +5,7 @@ C++ one restores variables, runs the init op and stops. Both see the same files 
 errors, and so does this.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +19,7 @@ from aspira.contracts.errors import (
     error_from_code,
 )
 from aspira.runtimes.custom_ops import provide_ops
+from aspira.runtimes.graph_import import import_graph, leave_out_idle_rewrites
 
 # TensorFlow has no types for these.
 MetaGraph = Any
@@ -58,17 +59,14 @@ def open_session(directory: Path, *, meta_graph: MetaGraph, config: SessionConfi
         ServingError: TensorFlow's own code and text.
     """
     import tensorflow as tf
+    from tensorflow.core.protobuf import config_pb2
 
     provide_ops(meta_graph.graph_def)
-    graph = tf.Graph()
+    own_config = config_pb2.ConfigProto()
+    own_config.CopyFrom(config or own_config)
+    leave_out_idle_rewrites(own_config, graph_def=meta_graph.graph_def)
     try:
-        with graph.as_default():
-            tf.graph_util.import_graph_def(
-                meta_graph.graph_def,
-                name="",
-                producer_op_list=meta_graph.meta_info_def.stripped_op_list,
-            )
-        session = tf.compat.v1.Session(graph=graph, config=config)
+        session = tf.compat.v1.Session(graph=import_graph(meta_graph.graph_def), config=own_config)
     except (tf.errors.OpError, ValueError) as error:
         raise as_serving_error(error) from error
     try:
@@ -77,10 +75,31 @@ def open_session(directory: Path, *, meta_graph: MetaGraph, config: SessionConfi
         _run_init_op(session, meta_graph=meta_graph, assets=assets)
     except BaseException as error:
         session.close()
-        if isinstance(error, (tf.errors.OpError, ValueError, KeyError)):
+        if isinstance(error, (tf.errors.OpError, ValueError)):
             raise as_serving_error(error) from error
         raise
     return session
+
+
+def run_once(
+    session: Session,
+    *,
+    feeds: Mapping[str, Any],
+    fetches: Iterable[str] = (),
+    targets: Iterable[str] = (),
+) -> list[Any]:
+    """Feed tensors, compute others and run operations, all by name; nothing is kept for a next run.
+
+    Raises:
+        tf.errors.OpError: TensorFlow's own code and text.
+    """
+    from tensorflow.core.protobuf import config_pb2
+
+    options = config_pb2.CallableOptions(feed=feeds, fetch=fetches, target=targets)
+    results: list[Any] = session._make_callable_from_options(options)(  # noqa: SLF001
+        *feeds.values()
+    )
+    return results
 
 
 def as_serving_error(error: Exception) -> ServingError:
@@ -142,7 +161,8 @@ def _restore(
             return
         # TensorFlow Serving loads such a model and then fails every request to it.
         raise NotFound(f"{prefix}.index; the checkpoint of this SavedModel is missing")
-    session.run(saver.restore_op_name, {saver.filename_tensor_name: str(prefix), **assets})
+    feeds = {saver.filename_tensor_name: str(prefix), **assets}
+    run_once(session, feeds=feeds, targets=[saver.restore_op_name])
 
 
 def _has_variables(meta_graph: MetaGraph) -> bool:
@@ -152,9 +172,17 @@ def _has_variables(meta_graph: MetaGraph) -> bool:
 
 
 def _run_init_op(session: Session, *, meta_graph: MetaGraph, assets: dict[str, str]) -> None:
-    name = _init_op_name(meta_graph)
-    if name:
-        session.run(name.partition(":")[0], assets)
+    name = _init_op_name(meta_graph).partition(":")[0]
+    if name and not _is_idle(name, meta_graph=meta_graph):
+        run_once(session, feeds=assets, targets=[name])
+
+
+def _is_idle(name: str, *, meta_graph: MetaGraph) -> bool:
+    """Whether running the node does nothing, which most init ops do; just asking would cost."""
+    return any(
+        node.name == name and node.op == "NoOp" and not node.input
+        for node in meta_graph.graph_def.node
+    )
 
 
 def _init_op_name(meta_graph: MetaGraph) -> str:

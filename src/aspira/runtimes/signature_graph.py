@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from aspira.contracts.signatures import Signature, TensorSpec
-from aspira.runtimes.saved_model import MetaGraph, Session
+from aspira.runtimes.graph_import import fill_defaults
+from aspira.runtimes.saved_model import MetaGraph, Session, run_once
 
 OUTPUT_PREFIX = "aspira_output_"
 
@@ -62,6 +63,7 @@ def cut_graph(meta_graph: MetaGraph, *, signature: Signature) -> SignatureGraph:
         tuple(signature.outputs),
     )
     cut.node.extend(_reachable(nodes, outputs=graph.output_nodes))
+    fill_defaults(cut.node)
     cut.library.CopyFrom(meta_graph.graph_def.library)
     return graph
 
@@ -81,11 +83,21 @@ def freeze_variables(graph: SignatureGraph, *, session: Session) -> GraphDef:
     try:
         with deprecation.silence():
             return convert_variables_to_constants_from_session_graph(
-                session, graph.graph_def, graph.output_nodes
+                _Reader(session), graph.graph_def, graph.output_nodes
             )
     except Exception as error:
         # Graphs come in more kinds than its checks foresee; TensorFlow itself serves all of them.
         raise StaysOnTensorflow(f"its variables cannot be made constants: {error}") from error
+
+
+class _Reader:
+    """A session to those who only read variables; its graph has no Python objects to ask for."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+
+    def run(self, names: list[str]) -> list[Any]:
+        return run_once(self._session, feeds={}, fetches=names)
 
 
 def all_nodes(graph_def: GraphDef) -> Iterator[NodeDef]:
