@@ -120,11 +120,11 @@ class Engine:
         generation = self._intake.make_generation(
             request, outlet=outlet, make_constraint=make_constraint
         )
-        self._gate.enter(len(request.prompt))
+        self._gate.enter(generation.num_queued_tokens)
         try:
             self._inbox.post(partial(self._steps.accept, generation))
         except Unavailable:
-            self._gate.leave(len(request.prompt))
+            self._gate.leave(generation.num_queued_tokens)
             raise
         hub.add(stream)
         hub.watch(self._find_hang, every_s=self._heartbeat.limit_s / _LOOKS_PER_LIMIT)
