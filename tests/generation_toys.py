@@ -109,7 +109,7 @@ class SteppedEngine:
         generation = self.intake.make_generation(
             request, outlet=received, make_constraint=make_constraint
         )
-        self.gate.enter(len(request.prompt))
+        self.gate.enter(generation.num_queued_tokens)
         self.steps.accept(generation)
         self.generations[id(received)] = generation
         return received

@@ -47,13 +47,13 @@ class RunnerContract:
         """Who else is in the step makes no difference."""
         alone = self.run([(self.start(prompt), len(prompt))])
         mates = [self.start(prompt[::-1]), self.start(prompt), self.start(prompt[:3])]
-        together = self.run([(mate, len(mate.tokens)) for mate in mates])
+        together = self.run([(mate, mate.num_tokens) for mate in mates])
         self.check_equal(together[1:2], alone)
 
     def check_only_sampled_rows(self, prompt: Sequence[int]) -> None:
         """Logits come for the last known tokens, in order, and belong to the caller."""
         short, unfinished, long = self.start(prompt[:2]), self.start(prompt), self.start(prompt)
-        expected = [self.run([(self.start(s.tokens), len(s.tokens))]) for s in (short, long)]
+        expected = [self.run([(self.start(s.prompt), s.num_tokens)]) for s in (short, long)]
         logits = self.run([(short, 2), (unfinished, 5), (long, len(prompt))])
         self.check_equal(logits, np.concatenate(expected))
         assert logits.dtype == np.float32
@@ -88,7 +88,7 @@ class RunnerContract:
         """A sequence with blocks for all its tokens and one more."""
         count = len(tokens) // self.runner.block_size + 1
         assert len(self._free) >= count, "the runner of the test has too few blocks"
-        sequence = TokenSequence(Rank(0, 0, 0), list(tokens), len(tokens) + 1)
+        sequence = TokenSequence(Rank(0, 0, 0), tuple(tokens), len(tokens) + 1)
         sequence.block_ids, self._free = self._free[:count], self._free[count:]
         return sequence
 

@@ -479,6 +479,25 @@ def test_a_slow_run_does_not_keep_work_that_was_thought_quick_from_idle_threads(
     play(scenario, run=recorder.run, num_threads=2)
 
 
+def test_what_was_put_back_is_counted_when_it_is_run() -> None:
+    async def scenario(desk: Desk) -> None:
+        def run(kind: Kind, inputs: Tensors) -> Tensors:
+            desk.clock.jump(5e-3 if kind.signature_name == "slow" else 1e-6)
+            return answer(kind, inputs)
+
+        desk.scheduler._runner._run = run
+        for _ in range(20):
+            await desk.submit("quick")
+        # A good many are taken at once, since runs were quick so far.
+        await asyncio.gather(*(desk.submit("slow") for _ in range(100)))
+        await desk.close()
+        assert sum(batch.num_rows for batch in desk.batches) == 120
+        assert sum(len(batch.waits_s) for batch in desk.batches) == 120
+        assert desk.scheduler._history.drain_rate.seconds_per_row == pytest.approx(5e-3, rel=0.05)
+
+    play(scenario, run=answer, parameters=BatchingParameters())
+
+
 def test_batches_grow_to_what_the_latency_target_allows() -> None:
     sizes = []
 

@@ -4,7 +4,7 @@ from aspira.llm.step_plan import PlannedRow, StepPlan
 
 
 def make_sequence(tokens: list[int], *, num_computed: int, block_ids: list[int]) -> Sequence:
-    sequence = Sequence(Rank(0, 0, 0), tokens, max_total_tokens=100)
+    sequence = Sequence(Rank(0, 0, 0), tuple(tokens), max_total_tokens=100)
     sequence.num_computed, sequence.block_ids = num_computed, block_ids
     return sequence
 

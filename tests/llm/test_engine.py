@@ -17,7 +17,6 @@ from aspira.contracts.errors import (
 )
 from aspira.contracts.generation import StopRules, TimeLimits
 from aspira.llm.engine import Engine
-from aspira.llm.kv_blocks import KvBlocks
 from aspira.llm.runner import RunnerLost, StepBatch
 from aspira.testing.toy_decoder import ToyDecoder, continuation
 from aspira.testing.toy_tokenizer import ByteTokenizer
@@ -279,13 +278,37 @@ def test_an_engine_that_cannot_go_on_ends_every_stream_and_takes_no_more(
         assert engine.is_lost
         with pytest.raises(error, match="engine has failed"):
             engine.submit(make_request(PROMPT))
-        with pytest.raises(Unavailable, match="not running any more"):
-            await engine.call(lambda _: None)
 
     with running_engine(lambda: ToyDecoder(before_step=fail)) as engine:
         asyncio.run(scenario(engine))
         statistics = engine.statistics
         assert statistics.requests_accepted == sum(statistics.requests_ended.values()) == 4
+
+
+@pytest.mark.parametrize("does_step_fail", [False, True])
+def test_a_command_with_a_defect_keeps_no_other_from_being_obeyed(does_step_fail: bool) -> None:
+    gate = Gate()
+
+    def fail(batch: StepBatch) -> None:
+        gate(batch)
+        if does_step_fail:
+            raise KeyboardInterrupt("defect")
+
+    async def scenario(engine: Engine) -> None:
+        first = asyncio.create_task(collect(engine, make_request(PROMPT, max_tokens=LONG)))
+        await gate.wait_until_reached()
+        engine._inbox.post(lambda: 1 // 0)
+        others = [asyncio.create_task(collect(engine, make_request(PROMPT))) for _ in range(3)]
+        await asyncio.sleep(0)
+        gate.opened.set()
+        outcomes = await asyncio.gather(first, *others, return_exceptions=True)
+        assert {type(outcome) for outcome in outcomes} == {Internal}
+
+    with running_engine(lambda: ToyDecoder(before_step=fail)) as engine:
+        asyncio.run(scenario(engine))
+        engine.close(drain_s=0)
+        assert engine.statistics.requests_ended == {"internal": 4}
+        assert engine.statistics.requests_accepted == 4
 
 
 def test_a_defect_in_ending_streams_does_not_keep_them_from_their_end() -> None:
@@ -410,18 +433,3 @@ def test_closing_twice_is_harmless() -> None:
     with running_engine() as engine:
         engine.close(drain_s=0)
         engine.close(drain_s=0)
-
-
-def test_calls_run_between_steps() -> None:
-    async def scenario(engine: Engine) -> None:
-        def look(blocks: KvBlocks) -> int:
-            blocks.check()
-            return blocks.num_blocks
-
-        assert await engine.call(lambda steps: look(steps.scheduler.blocks)) == 64
-        with pytest.raises(ZeroDivisionError):
-            await engine.call(lambda _: 1 // 0)
-        assert await collect(engine, make_request(PROMPT)) == {0: expected(PROMPT)}
-
-    with running_engine() as engine:
-        asyncio.run(scenario(engine))

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from aspira.contracts.errors import FailedPrecondition, InvalidArgument
+from aspira.contracts.errors import FailedPrecondition, InvalidArgument, ResourceExhausted
 from aspira.contracts.generation import FinishReason, Grammar, GrammarKind, SamplingParameters
 from aspira.testing.toy_tokenizer import ByteTokenizer
 from generation_toys import Received, SteppedEngine, make_request
@@ -18,6 +18,7 @@ pytest.importorskip("llguidance")
 
 from llguidance import LLMatcher
 
+from aspira.llm import grammar_compiler
 from aspira.llm.grammar_compiler import MAX_GRAMMAR_BYTES, GrammarCompiler
 
 PERSON = Grammar(
@@ -116,37 +117,88 @@ def test_bad_grammars_are_refused_with_the_reason(
         asyncio.run(compiler.compile(grammar))
 
 
-def test_compiling_has_a_time_limit() -> None:
-    compiler = GrammarCompiler(ByteTokenizer(), vocab_size=257, time_limit_s=0)
+class SlowCompiling:
+    """In place of the compiler's own: each takes until it is released."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.running, self.release = threading.Semaphore(0), threading.Event()
+        self.num_compiled = 0
+        self._compile = grammar_compiler._compile
+        monkeypatch.setattr(grammar_compiler, "_compile", self)
+
+    def __call__(self, grammar: Grammar, *, token_table: Any) -> Any:
+        self.running.release()
+        assert self.release.wait(60)
+        self.num_compiled += 1
+        return self._compile(grammar, token_table=token_table)
+
+    async def wait_until_running(self, count: int) -> None:
+        for _ in range(count):
+            assert await asyncio.to_thread(self.running.acquire, timeout=60)
+
+
+def make_compiler(*, time_limit_s: float = 60.0) -> GrammarCompiler:
+    return GrammarCompiler(
+        ByteTokenizer(), vocab_size=257, time_limit_s=time_limit_s, patience_s=60.0
+    )
+
+
+def test_compiling_has_a_time_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    slow = SlowCompiling(monkeypatch)
     with pytest.raises(InvalidArgument, match="takes longer than 0 s"):
-        asyncio.run(compiler.compile(regex("a")))
+        asyncio.run(make_compiler(time_limit_s=0).compile(regex("a")))
+    slow.release.set()
 
 
 def test_few_are_compiled_at_a_time_and_others_work_goes_on(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """However many come: each may take hundreds of megabytes, and the loop's pool is for all."""
-    running, release = threading.Semaphore(0), threading.Event()
-    most = 0
-
-    def compile_slowly(grammar: Grammar, **_: object) -> Any:
-        running.release()
-        assert release.wait(60)
-        raise InvalidArgument(grammar.text)
+    slow = SlowCompiling(monkeypatch)
 
     async def run() -> None:
-        nonlocal most
-        compiler = GrammarCompiler(ByteTokenizer(), vocab_size=257, time_limit_s=60)
+        compiler = make_compiler()
         tasks = [asyncio.ensure_future(compiler.compile(regex("a" * n))) for n in range(1, 65)]
-        for _ in range(2):
-            await asyncio.to_thread(running.acquire)
-        most = 2 + running.acquire(blocking=False)
-        release.set()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await slow.wait_until_running(2)
+        assert not slow.running.acquire(blocking=False)
+        slow.release.set()
+        await asyncio.gather(*tasks)
 
-    monkeypatch.setattr("aspira.llm.grammar_compiler._compile", compile_slowly)
     asyncio.run(run())
-    assert most == 2
+
+
+def test_whose_turn_does_not_come_is_told_to_try_again_and_not_to_be_simpler(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    slow = SlowCompiling(monkeypatch)
+
+    async def run() -> None:
+        compiler = make_compiler()
+        hostile = [asyncio.ensure_future(compiler.compile(regex(p))) for p in ("(a{9}){9}", "b")]
+        await slow.wait_until_running(2)
+        compiler._patience_s = 0.0
+        with pytest.raises(ResourceExhausted, match="try again") as refused:
+            await compiler.compile(regex("honest"))
+        assert refused.value.retry_after_s is not None
+        slow.release.set()
+        await asyncio.gather(*hostile)
+
+    asyncio.run(run())
+    assert slow.num_compiled == 2
+
+
+def test_many_that_bring_the_same_new_grammar_wait_for_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    slow = SlowCompiling(monkeypatch)
+
+    async def run() -> None:
+        compiler = make_compiler()
+        tasks = [asyncio.ensure_future(compiler.compile(PERSON)) for _ in range(50)]
+        await slow.wait_until_running(2)
+        slow.release.set()
+        await asyncio.gather(*tasks)
+
+    asyncio.run(run())
+    assert slow.num_compiled == 2
 
 
 class WatchedMatcher:

@@ -1,7 +1,18 @@
+from collections.abc import Sequence
+
 import pytest
 
 from aspira.contracts.errors import Internal
-from aspira.llm.kv_blocks import BlockKey, KvBlocks, chain_keys, child_key, root_of
+from aspira.llm.kv_blocks import BlockKey, KvBlocks, child_key, root_of
+
+
+def chain_keys(tokens: Sequence[int], *, block_size: int, salt: str = "") -> list[BlockKey]:
+    keys: list[BlockKey] = []
+    parent = root_of(salt)
+    for end in range(block_size, len(tokens) + 1, block_size):
+        keys.append(child_key(parent, tokens=tuple(tokens[end - block_size : end])))
+        parent = keys[-1].digest
+    return keys
 
 
 def make_chain(num_blocks: int, *, first: int = 0, salt: str = "") -> list[BlockKey]:
@@ -66,19 +77,28 @@ def test_salts_do_not_share() -> None:
     assert len(blocks.match(make_chain(2, salt="tenant a"))) == 2
 
 
+def test_no_salt_spells_what_a_block_is_hashed_of() -> None:
+    """Clients choose salts: one that gave a block's digest would be the begin of its prompt."""
+    parent, token = b"root, but a hash", b"a token."
+    block = child_key(parent, tokens=(int.from_bytes(token, "little"),))
+    for prefix in (b"", b"root", b"salt"):
+        salt = (parent + token).removeprefix(prefix).decode()
+        assert root_of(salt) != block.digest
+
+
 def test_equal_digests_of_different_tokens_are_told_apart() -> None:
     def collide(_: bytes) -> bytes:
         return b"same"
 
     blocks = KvBlocks(2, block_size=2)
-    root = root_of("", digest=collide)
+    root = root_of("")
     (block_id,) = fill(blocks, [child_key(root, tokens=(1, 2), digest=collide)])
     assert blocks.match([child_key(root, tokens=(1, 2), digest=collide)]) == [block_id]
     assert blocks.match([child_key(root, tokens=(3, 4), digest=collide)]) == []
 
 
 def test_digests_do_not_depend_on_the_process() -> None:
-    assert child_key(root_of("s"), tokens=(1, 2)).digest.hex() == "dbc50ee9c167ab2fcc0d79a45657c8e0"
+    assert child_key(root_of("s"), tokens=(1, 2)).digest.hex() == "e3bcdd1fc97bceabd10a406bca54dfc3"
 
 
 def test_the_least_recently_used_goes_first_and_tails_before_heads() -> None:

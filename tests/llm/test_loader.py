@@ -22,7 +22,8 @@ from aspira.llm.cache_budget import CacheBudget
 from aspira.llm.choice import LanguageModels
 from aspira.llm.loader import LanguageModelContext, LanguageModelLoader
 from aspira.llm.model_files import OPTIONS_FILE
-from aspira.llm.model_source import find_language_model
+from aspira.llm.model_source import SourceOptions, find_language_model
+from aspira.llm.options import EngineOptions
 from aspira.llm.runner import Runner, StepBatch
 from aspira.llm.servable import LanguageModel
 from language_toys import ToySource
@@ -86,6 +87,24 @@ def test_a_step_that_hangs_keeps_its_memory(monkeypatch: pytest.MonkeyPatch) -> 
     asyncio.run(leave_amid_a_step(model))
     with pytest.raises(ResourceExhausted):
         budget.take(16, model_name=NAME)
+    may_end.set()
+
+
+def test_a_version_that_hangs_as_it_warms_up_keeps_its_memory(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("aspira.llm.engine._LAST_STEP_S", 0.0)
+    may_end = threading.Event()
+
+    def hang(_: StepBatch) -> None:
+        assert may_end.wait(60)
+
+    options = SourceOptions(engine=EngineOptions(stall_timeout_s=0.05))
+    budget = CacheBudget(1024)
+    with pytest.raises(Unavailable, match="hang"):
+        make_loader(ToySource(options, before_step=hang), budget=budget).load()
+    with pytest.raises(ResourceExhausted):
+        budget.take(16, model_name=SERVABLE_ID.name)
     may_end.set()
 
 

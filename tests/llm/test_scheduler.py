@@ -24,7 +24,7 @@ def make_sequence(
 ) -> Sequence:
     begin = 1000 * number if first is None else first
     tokens = list(range(begin, begin + num_prompt))
-    return Sequence(Rank(0, number, 0), tokens, num_prompt + max_new)
+    return Sequence(Rank(0, number, 0), tuple(tokens), num_prompt + max_new)
 
 
 def step(scheduler: Scheduler) -> dict[Sequence, int]:
@@ -103,9 +103,8 @@ def test_drawn_tokens_are_a_prefix_for_the_next_turn() -> None:
     for _ in range(7):
         step(scheduler)
     scheduler.remove(first)
-    next_turn = make_sequence(2, num_prompt=0)
-    next_turn.tokens = [*first.tokens, 1, 2, 3]
-    next_turn.num_prompt_tokens = len(next_turn.tokens)
+    next_prompt = (*first.prompt, *first.drawn, 1, 2, 3)
+    next_turn = Sequence(Rank(0, 2, 0), next_prompt, len(next_prompt) + 100)
     scheduler.add(next_turn)
     step(scheduler)
     assert next_turn.num_cached_tokens == 12
@@ -229,7 +228,7 @@ def test_the_first_in_rank_is_never_preempted() -> None:
     for sequence in sequences:
         scheduler.add(sequence)
     for sequence in sequences:
-        while len(sequence.tokens) < sequence.max_total_tokens:
+        while sequence.num_tokens < sequence.max_total_tokens:
             assert sequence in step(scheduler)
             assert not sequences[0].was_preempted
         scheduler.remove(sequence)
@@ -276,7 +275,7 @@ def test_who_kept_blocks_resumes_before_younger_ones_that_lack_them() -> None:
     scheduler.remove(old)
     scheduler.remove(next_old)
     assert middle in step(scheduler)
-    while len(middle.tokens) < middle.max_total_tokens:
+    while middle.num_tokens < middle.max_total_tokens:
         assert middle in step(scheduler)
 
 

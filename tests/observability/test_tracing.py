@@ -19,7 +19,7 @@ from tensorflow_serving.apis.predict_pb2 import PredictRequest, PredictResponse
 from asgi_exchange import exchange, post
 from aspira.contracts.errors import Code, InvalidArgument
 from aspira.contracts.events import EventBus, GenerationEnded
-from aspira.contracts.generation import GenerateRequest
+from aspira.contracts.generation import GenerateRequest, RequestOrigin
 from aspira.contracts.identity import ModelName, ServableId, Version
 from aspira.observability.tracing import make_tracer
 from grpc_exchange import call_request, read_result
@@ -188,10 +188,11 @@ def test_a_grpc_call_is_in_its_clients_trace_too(
     assert (span.trace_id.hex(), span.parent_span_id.hex()) == (TRACE_ID, PARENT_ID)
 
 
-def ended(outcome: str) -> GenerationEnded:
+def ended(outcome: str, *, origin: RequestOrigin | None = None) -> GenerationEnded:
     servable_id = ServableId(ModelName("m"), Version(1))
     times = (None, None, None, 0.5)
-    return GenerationEnded(servable_id, outcome, 7, 0, 0, 1, 16, *times, GenerateRequest((1,), 0.0))
+    request = GenerateRequest((1,), 0.0, origin=origin or RequestOrigin())
+    return GenerationEnded(servable_id, outcome, 7, 0, 0, 1, 16, *times, request)
 
 
 @pytest.mark.parametrize(
@@ -217,6 +218,35 @@ def test_what_fails_is_an_error_and_what_its_client_left_is_none(
     assert list(span.events) == []
     resource = attributes_of(exports[0].resource_spans[0].resource.attributes)
     assert resource["service.name"] == "my-server"
+
+
+@pytest.mark.parametrize(
+    ("traceparent", "tracestate"),
+    [
+        ("not one", ""),
+        (TRACEPARENT + "0" * 4096, ""),
+        (TRACEPARENT, "not one"),
+        (TRACEPARENT, "a=" + "1" * 8192),
+        (TRACEPARENT, ",".join(f"k{index}=1" for index in range(40))),
+    ],
+)
+def test_headers_that_are_none_write_no_lines(
+    traceparent: str,
+    tracestate: str,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    exports: Exports = []
+    origin = RequestOrigin("chat", "", traceparent, tracestate)
+    with http_collector(exports) as url:
+        monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", url)
+        events = EventBus()
+        tracer = make_tracer(events)
+        assert tracer is not None
+        events.publish_generation(ended("stop", origin=origin))
+        tracer.flush(10)
+    assert spans_of(exports)[0].trace_state == ""
+    assert caplog.messages == []
 
 
 @pytest.mark.parametrize(

@@ -280,6 +280,7 @@ class Scheduler:
         self._completions.post(execution.outcomes)
         if execution.rest:
             self._put_back(execution.rest)
+            batch = _drop_rest(batch, rest=execution.rest)
         end = RunEnd(batch.num_rows, execution.padded_rows, ended_s - started_s, ended_s)
         if self._is_merging:
             event = _tell(batch, servable_id=self._servable_id, started_s=started_s, end=end)
@@ -290,6 +291,12 @@ class Scheduler:
         with self._lock:
             self._queue.put_back(pieces)
             self._rouse(is_urgent=True)
+
+
+def _drop_rest(batch: Batch, *, rest: Sequence[Piece]) -> Batch:
+    """What was run of a batch of single runs: the others are counted when their turn comes."""
+    num_run = len(batch.pieces) - len(rest)
+    return Batch(batch.kind, batch.pieces[:num_run], num_run)
 
 
 def _tell(batch: Batch, *, servable_id: ServableId, started_s: float, end: RunEnd) -> BatchEnded:

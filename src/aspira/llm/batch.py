@@ -15,7 +15,7 @@ def assemble_batch(plan: StepPlan) -> StepBatch:
     block_ids: list[int] = []
     for sequence, num_tokens in plan.rows:
         begin, end = sequence.num_computed, sequence.num_computed + num_tokens
-        tokens += sequence.tokens[begin:end]
+        tokens += sequence.tokens(begin, end=end)
         positions += range(begin, end)
         block_ids += sequence.block_ids
     begins = [0, *accumulate(row.num_tokens for row in plan.rows)]

@@ -8,11 +8,9 @@ thread ends, or hangs, each one ends with an error.
 import asyncio
 import logging
 import threading
-from collections.abc import Callable
 from copy import copy
 from dataclasses import replace
 from functools import partial
-from typing import TypeVar
 
 from aspira.contracts.clock import Clock
 from aspira.contracts.errors import Internal, ServingError, Unavailable
@@ -20,7 +18,7 @@ from aspira.contracts.generation import GenerateRequest, GenerationStatistics
 from aspira.llm.constraints import MakeConstraint
 from aspira.llm.generation import Generation
 from aspira.llm.heartbeat import Heartbeat
-from aspira.llm.inbox import Inbox
+from aspira.llm.inbox import Inbox, run_all
 from aspira.llm.intake import Intake
 from aspira.llm.queue_gate import QueueGate
 from aspira.llm.step_loop import StepLoop
@@ -37,11 +35,9 @@ _LOOKS_PER_LIMIT = 4
 _RENEWAL_LIMIT_S = 600.0
 """Making another runner is loading the model once more, which may take minutes."""
 
-ResultT = TypeVar("ResultT")
-
 
 class Engine:
-    """Started by `start`, ended by `close`. `submit` and `call` are for event loops."""
+    """Started by `start`, ended by `close`. `submit` is for event loops."""
 
     def __init__(
         self,
@@ -124,34 +120,15 @@ class Engine:
         generation = self._intake.make_generation(
             request, outlet=outlet, make_constraint=make_constraint
         )
-        self._gate.enter(len(request.prompt))
+        self._gate.enter(generation.num_queued_tokens)
         try:
             self._inbox.post(partial(self._steps.accept, generation))
         except Unavailable:
-            self._gate.leave(len(request.prompt))
+            self._gate.leave(generation.num_queued_tokens)
             raise
         hub.add(stream)
         hub.watch(self._find_hang, every_s=self._heartbeat.limit_s / _LOOKS_PER_LIMIT)
         return stream
-
-    async def call(self, function: Callable[[StepLoop], ResultT]) -> ResultT:
-        """Run `function` on the engine's thread between two steps, with all that it owns.
-
-        Raises:
-            Unavailable: the engine has ended.
-        """
-        future: asyncio.Future[ResultT] = asyncio.get_running_loop().create_future()
-        hub = self._hub()
-
-        def run() -> None:
-            try:
-                outcome: ResultT | Exception = function(self._steps)
-            except Exception as error:  # noqa: BLE001 - it is the caller's
-                outcome = error
-            hub.call(partial(_settle, future, outcome=outcome))
-
-        self._inbox.post(run)
-        return await future
 
     def close(self, *, drain_s: float) -> bool:
         """Let what was accepted end, for so long, then end the rest. Blocks; frees the runner.
@@ -206,8 +183,7 @@ class Engine:
     def _turn(self) -> bool:
         """Commands, then a step; False when that was the last one."""
         is_draining = self._drain_deadline is not None
-        for command in self._inbox.take(wait=not self._steps.has_work and not is_draining):
-            command()
+        run_all(self._inbox.take(wait=not self._steps.has_work and not is_draining))
         if self._is_drained():
             return False
         if self._steps.has_work:
@@ -242,22 +218,16 @@ class Engine:
         """Nothing gets in any more, everybody is told."""
         self._heartbeat.rest()
         try:
-            for command in self._inbox.close():
-                command()
-            self._steps.end_all(error)
-            self._steps.update_statistics()
-            self._wake()
+            run_all(
+                [
+                    *self._inbox.close(),
+                    partial(self._steps.end_all, error),
+                    self._steps.update_statistics,
+                    self._wake,
+                ]
+            )
         except Exception:
             _logger.exception("%s: not all requests ended in order", self._thread.name)
         # For streams that a defect has kept from being told.
         self._fail_streams(error)
         self._steps.executor.keeper.close()
-
-
-def _settle(future: asyncio.Future[ResultT], *, outcome: ResultT | Exception) -> None:
-    if future.done():
-        return
-    if isinstance(outcome, Exception):
-        future.set_exception(outcome)
-    else:
-        future.set_result(outcome)

@@ -77,6 +77,8 @@ class Generation:
     request: GenerateRequest
     max_tokens: int
     outlet: StreamOutlet
+    num_queued_tokens: int
+    """Those to be computed before each choice has its first token."""
 
     choices: list[Choice] = field(default_factory=list)
     num_open_choices: int = 0
@@ -147,7 +149,7 @@ def start_choices(
     for index in range(request.num_choices):
         sequence = TokenSequence(
             Rank(request.priority, arrival_number, index),
-            list(request.prompt),
+            request.prompt,
             len(request.prompt) + generation.max_tokens,
             salt=request.cache_salt,
             leader=leader,

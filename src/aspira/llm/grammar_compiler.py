@@ -2,19 +2,19 @@
 
 Its limits count work, not time, so a hostile grammar costs a bounded amount in the compiler and in
 each step: seconds and hundreds of megabytes at worst, hence threads of its own, and few. The time
-limit is for the waiting client.
+limits are for the waiting client: one for its turn, which is nobody's fault, one for its grammar.
 """
 
 import asyncio
+import threading
 from collections import OrderedDict
 from concurrent.futures import ThreadPoolExecutor
-from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
 import orjson
 
-from aspira.contracts.errors import FailedPrecondition, InvalidArgument
+from aspira.contracts.errors import FailedPrecondition, InvalidArgument, ResourceExhausted
 from aspira.contracts.generation import Grammar, GrammarKind
 from aspira.llm.constraints import MakeConstraint
 from aspira.llm.sampler import PackedMask
@@ -40,12 +40,19 @@ class GrammarCompiler:
     """For one vocabulary. Takes a moment to make; used from one event loop at a time."""
 
     def __init__(
-        self, vocabulary: Vocabulary, *, vocab_size: int, time_limit_s: float = 10.0
+        self,
+        vocabulary: Vocabulary,
+        *,
+        vocab_size: int,
+        time_limit_s: float = 10.0,
+        patience_s: float = 10.0,
     ) -> None:
         self._token_table = _make_token_table(vocabulary, vocab_size=vocab_size)
         self._mask_bytes = -(-vocab_size // 8)
         self._time_limit_s = time_limit_s
+        self._patience_s = patience_s
         self._threads = ThreadPoolExecutor(_NUM_THREADS, "aspira-grammar")
+        self._lock = threading.Lock()
         self._compiled: OrderedDict[Grammar, llguidance.LLMatcher] = OrderedDict()
 
     async def compile(self, grammar: Grammar) -> MakeConstraint:
@@ -53,11 +60,11 @@ class GrammarCompiler:
 
         Raises:
             InvalidArgument: the grammar is wrong, too large, or takes too long to compile.
+            ResourceExhausted: others take so long that its turn does not come.
         """
-        matcher = self._compiled.get(grammar)
+        matcher = self._find(grammar)
         if matcher is None:
             matcher = await self._compile_in_time(grammar)
-        self._keep(grammar, matcher=matcher)
         return lambda: GrammarConstraint(matcher.deep_copy(), mask_bytes=self._mask_bytes)
 
     async def _compile_in_time(self, grammar: Grammar) -> "llguidance.LLMatcher":
@@ -65,22 +72,54 @@ class GrammarCompiler:
             raise InvalidArgument(
                 f"The {grammar.kind.value} has more than {MAX_GRAMMAR_BYTES} bytes."
             )
-        loop = asyncio.get_running_loop()
-        work = partial(_compile, grammar, token_table=self._token_table)
+        loop, begun = asyncio.get_running_loop(), asyncio.Event()
+
+        def work() -> "llguidance.LLMatcher":
+            loop.call_soon_threadsafe(begun.set)
+            return self._find_or_compile(grammar)
+
+        matcher = loop.run_in_executor(self._threads, work)
         try:
+            await self._wait_for_turn(begun, grammar=grammar)
             async with asyncio.timeout(self._time_limit_s):
-                return await loop.run_in_executor(self._threads, work)
+                return await matcher
         except TimeoutError:
             raise InvalidArgument(
                 f"The {grammar.kind.value} takes longer than {self._time_limit_s:g} s to compile; "
-                "make it simpler, or try again if others may have been before it."
+                "make it simpler."
+            ) from None
+        finally:
+            # If it has not begun, nobody waits for it any more.
+            matcher.cancel()
+
+    async def _wait_for_turn(self, begun: asyncio.Event, *, grammar: Grammar) -> None:
+        try:
+            async with asyncio.timeout(self._patience_s):
+                await begun.wait()
+        except TimeoutError:
+            raise ResourceExhausted(
+                f"The {grammar.kind.value} is new to this server, and others have been compiled "
+                f"for {self._patience_s:g} s; try again, or use another replica.",
+                retry_after_s=self._patience_s,
             ) from None
 
-    def _keep(self, grammar: Grammar, *, matcher: "llguidance.LLMatcher") -> None:
-        self._compiled[grammar] = matcher
-        self._compiled.move_to_end(grammar)
-        if len(self._compiled) > _NUM_KEPT:
-            self._compiled.popitem(last=False)
+    def _find_or_compile(self, grammar: Grammar) -> "llguidance.LLMatcher":
+        """On a thread. Many may have come at once with a grammar that was new to all of them."""
+        matcher = self._find(grammar)
+        if matcher is None:
+            matcher = _compile(grammar, token_table=self._token_table)
+            with self._lock:
+                self._compiled[grammar] = matcher
+                if len(self._compiled) > _NUM_KEPT:
+                    self._compiled.popitem(last=False)
+        return matcher
+
+    def _find(self, grammar: Grammar) -> "llguidance.LLMatcher | None":
+        with self._lock:
+            matcher = self._compiled.get(grammar)
+            if matcher is not None:
+                self._compiled.move_to_end(grammar)
+            return matcher
 
 
 class GrammarConstraint:

@@ -1,10 +1,13 @@
 """Commands for the engine's thread, taken between two steps."""
 
+import logging
 import threading
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from aspira.contracts.errors import Unavailable
+
+_logger = logging.getLogger(__name__)
 
 Command = Callable[[], None]
 
@@ -51,3 +54,18 @@ class Inbox:
             commands = list(self._commands)
             self._commands.clear()
             return commands
+
+
+def run_all(commands: Iterable[Command]) -> None:
+    """Run every one, whatever others raise; then raise what the first of them did."""
+    raised: Exception | None = None
+    for command in commands:
+        try:
+            command()
+        except Exception as error:
+            if raised is None:
+                raised = error
+            else:
+                _logger.exception("A further error, after one that is told of")
+    if raised is not None:
+        raise raised

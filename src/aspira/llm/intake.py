@@ -21,6 +21,7 @@ class Intake:
     ) -> None:
         self.max_context = min(runner.max_context, runner.num_blocks * runner.block_size)
         self.vocab_size = runner.vocab_size
+        self._block_size = runner.block_size
         self._vocabulary = vocabulary
         self._options = options
         self._numbers = count()
@@ -43,7 +44,7 @@ class Intake:
             max_context=self.max_context,
             max_choices=self._options.max_choices,
         )
-        generation = Generation(request, max_tokens, outlet)
+        generation = Generation(request, max_tokens, outlet, self._count_queued(request))
         seed = request.sampling.seed
         start_choices(
             generation,
@@ -53,3 +54,11 @@ class Intake:
             make_constraint=make_constraint,
         )
         return generation
+
+    def _count_queued(self, request: GenerateRequest) -> int:
+        """Full blocks are computed by one choice and used by all, the rest by each."""
+        num_prompt = len(request.prompt)
+        num_shared = 0
+        if self._options.prefix_cache:
+            num_shared = (num_prompt - 1) // self._block_size * self._block_size
+        return num_shared + request.num_choices * (num_prompt - num_shared)

@@ -16,6 +16,8 @@ from aspira.contracts.errors import Internal
 
 Digest = Callable[[bytes], bytes]
 
+_DIGEST_BYTES = 16
+
 
 class BlockKey(NamedTuple):
     """What a full block holds: its tokens, after those that `parent` stands for."""
@@ -27,12 +29,15 @@ class BlockKey(NamedTuple):
 
 def blake2b_digest(data: bytes) -> bytes:
     """128 bits that do not differ between processes, so that caches can be shared."""
-    return blake2b(data, digest_size=16).digest()
+    return blake2b(data, digest_size=_DIGEST_BYTES, person=b"block").digest()
 
 
-def root_of(salt: str, *, digest: Digest = blake2b_digest) -> bytes:
-    """The parent of first blocks. Different salts never share a block."""
-    return digest(b"root" + salt.encode())
+def root_of(salt: str) -> bytes:
+    """The parent of first blocks. Different salts never share a block.
+
+    Hashed as `person` a salt: no salt, whoever chose it, is another block's parent.
+    """
+    return blake2b(salt.encode(), digest_size=_DIGEST_BYTES, person=b"salt").digest()
 
 
 def child_key(
@@ -41,16 +46,6 @@ def child_key(
     """The key of the block with `tokens` that follows the block of digest `parent`."""
     data = struct.pack(f"<{len(tokens)}q", *tokens)
     return BlockKey(digest(parent + data), parent, tokens)
-
-
-def chain_keys(tokens: Sequence[int], *, block_size: int, salt: str = "") -> list[BlockKey]:
-    """The keys of all full blocks of a sequence."""
-    keys: list[BlockKey] = []
-    parent = root_of(salt)
-    for end in range(block_size, len(tokens) + 1, block_size):
-        keys.append(child_key(parent, tokens=tuple(tokens[end - block_size : end])))
-        parent = keys[-1].digest
-    return keys
 
 
 class KvBlocks:

@@ -43,6 +43,7 @@ class LanguageModelLoader:
         self._queued = queued
         self._servable_id = servable_id
         self._context = context
+        self._is_hanging = False
 
     def load(self) -> LanguageModel:
         budget, model_name = self._context.budget, self._servable_id.name
@@ -51,7 +52,9 @@ class LanguageModelLoader:
         try:
             model = self._load(cache_mib)
         except BaseException:
-            budget.give_back(cache_mib, model_name=model_name)
+            # A step that hangs keeps its memory; others must not count on it.
+            if not self._is_hanging:
+                budget.give_back(cache_mib, model_name=model_name)
             raise
         # Told now, while there is time, and not by the swap that fails.
         problem = budget.find_swap_problem(cache_mib, model_name=model_name)
@@ -85,7 +88,7 @@ class LanguageModelLoader:
             asyncio.run(warm_up(engine, text=text, num_step_tokens=num_step_tokens, now=now))
             predictor = load_predictor(self._source, queued=self._queued)
         except BaseException:
-            engine.close(drain_s=0.0)
+            self._is_hanging = not engine.close(drain_s=0.0)
             raise
         publication.is_on = True
         model = LanguageModel(
@@ -106,7 +109,6 @@ class LanguageModelLoader:
         self, read: Callable[[], GenerationStatistics], *, cache_mib: int, is_free: bool
     ) -> None:
         self._context.events.publish_generation(EngineEnded(self._servable_id, read))
-        # A step that hangs keeps its memory; others must not count on it.
         if is_free:
             self._context.budget.give_back(cache_mib, model_name=self._servable_id.name)
 

@@ -96,7 +96,7 @@ class Scheduler:
             sequence.num_computed += num_tokens
             self._register_full_blocks(sequence)
             if sequence in drawn:
-                sequence.tokens.append(drawn[sequence])
+                sequence.drawn.append(drawn[sequence])
 
     def _plan_next_tokens(self) -> None:
         for sequence in tuple(self._running):
@@ -198,7 +198,7 @@ class Scheduler:
         if not self._options.prefix_cache:
             return []
         block_size = self.blocks.block_size
-        num_full = (len(sequence.tokens) - 1) // block_size
+        num_full = (sequence.num_tokens - 1) // block_size
         keys = sequence.extend_keys(num_full, block_size=block_size)
         return self.blocks.match(keys[len(sequence.block_ids) :])
 
@@ -219,7 +219,7 @@ class Scheduler:
     def _num_reserved(self, sequence: Sequence) -> int:
         """The blocks that it is expected to hold in the end, or holds already."""
         expected = sequence.num_prompt_tokens + self._options.reserved_output_tokens
-        num_tokens = min(max(expected, len(sequence.tokens)), sequence.max_total_tokens)
+        num_tokens = min(max(expected, sequence.num_tokens), sequence.max_total_tokens)
         if sequence.was_preempted:
             num_tokens = sequence.max_total_tokens
         return max(self.blocks.num_blocks_for(num_tokens), len(sequence.block_ids))

@@ -29,13 +29,16 @@ class Sequence:
     """There is no prefill or decode phase: what counts is how many known tokens are computed."""
 
     rank: Rank
-    tokens: list[int]
-    """Known tokens: the prompt, then those that were drawn."""
+    prompt: tuple[int, ...]
+    """One for all choices of a request: it may be long, and they many."""
 
     max_total_tokens: int
     salt: str = ""
     leader: "Sequence | None" = None
     """Of the same prompt; its blocks are waited for, to share them."""
+
+    drawn: list[int] = field(default_factory=list)
+    """The tokens that follow the prompt."""
 
     num_prompt_tokens: int = field(init=False)
     state: SequenceState = SequenceState.WAITING
@@ -55,12 +58,17 @@ class Sequence:
     keys: list[BlockKey] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self.num_prompt_tokens = len(self.tokens)
+        self.num_prompt_tokens = len(self.prompt)
+
+    @property
+    def num_tokens(self) -> int:
+        """Known tokens: the prompt, then those that were drawn."""
+        return self.num_prompt_tokens + len(self.drawn)
 
     @property
     def num_missing(self) -> int:
         """Known tokens that are not computed; at least the last, until it has given logits."""
-        return len(self.tokens) - self.num_computed
+        return self.num_prompt_tokens + len(self.drawn) - self.num_computed
 
     @property
     def is_ended(self) -> bool:
@@ -68,7 +76,7 @@ class Sequence:
 
     @property
     def num_drawn(self) -> int:
-        return len(self.tokens) - self.num_prompt_tokens
+        return len(self.drawn)
 
     @property
     def is_prompt_computed(self) -> bool:
@@ -80,12 +88,21 @@ class Sequence:
         leader = self.leader
         return leader is not None and not leader.is_ended and not leader.is_prompt_computed
 
+    def tokens(self, begin: int, *, end: int) -> list[int]:
+        """Those of the known tokens."""
+        num_prompt = self.num_prompt_tokens
+        if begin >= num_prompt:
+            return self.drawn[begin - num_prompt : end - num_prompt]
+        return [*self.prompt[begin:end], *self.drawn[: max(end - num_prompt, 0)]]
+
     def extend_keys(self, num_full_blocks: int, *, block_size: int) -> list[BlockKey]:
         """The keys of the first `num_full_blocks` blocks, all of whose tokens are known."""
+        if not self.keys and self.leader is not None and self.leader.prompt is self.prompt:
+            self.keys = self.leader.keys[: self.num_prompt_tokens // block_size]
         while len(self.keys) < num_full_blocks:
             begin = len(self.keys) * block_size
             parent = self.keys[-1].digest if self.keys else root_of(self.salt)
-            tokens = tuple(self.tokens[begin : begin + block_size])
+            tokens = tuple(self.tokens(begin, end=begin + block_size))
             self.keys.append(child_key(parent, tokens=tokens))
         return self.keys[:num_full_blocks]
 

@@ -185,7 +185,7 @@ class StepLoop:
             self.scheduler.remove(choice.sequence)
             del self._choices[choice.sequence]
         if generation.started_at is None:
-            self._gate.leave(len(generation.request.prompt))
+            self._gate.leave(generation.num_queued_tokens)
         if isinstance(because, ServingError):
             outcome = because.code.name.lower()
             generation.send(StreamEnd(because))
@@ -237,7 +237,7 @@ class StepLoop:
             generation = self._choices[row.sequence].generation
             if generation.started_at is None:
                 generation.started_at = now
-                self._gate.leave(len(generation.request.prompt))
+                self._gate.leave(generation.num_queued_tokens)
                 self.recorder.note_started(generation)
 
     def _note_step(self, plan: StepPlan, *, duration_s: float) -> None:

@@ -19,6 +19,7 @@ _logger = logging.getLogger(__name__)
 _NANOS = 10**9
 _FINISHED = ("stop", "length")
 _CANCELLED = "cancelled"
+_PARSERS = ("opentelemetry.trace.span", "opentelemetry.trace.propagation.tracecontext")
 _ENDPOINTS = ("OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT")
 
 # The package is an optional one.
@@ -31,6 +32,7 @@ class GenerationTracer:
     def __init__(self, provider: Provider) -> None:
         from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
+        _quiet_parsers()
         self._provider = provider
         self._tracer = provider.get_tracer("aspira")
         self._propagator = TraceContextTextMapPropagator()
@@ -64,6 +66,12 @@ class GenerationTracer:
     def flush(self, timeout_s: float) -> None:
         """Send what waits to be sent. Blocks for so long at most."""
         self._provider.force_flush(int(timeout_s * 1000))
+
+
+def _quiet_parsers() -> None:
+    """They log each header that they do not take; clients could fill the log with that."""
+    for name in _PARSERS:
+        logging.getLogger(name).setLevel(logging.ERROR)
 
 
 def make_tracer(

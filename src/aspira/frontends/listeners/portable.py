@@ -179,11 +179,7 @@ class _MethodTable(grpc.GenericRpcHandler):
                         method, payload=payload, deadline=deadline, priority=_priority_of(context)
                     )
             except ServingError as error:
-                await context.abort(
-                    _STATUS_BY_NUMBER[error.code],
-                    status_message(error),
-                    trailing_metadata=retry_metadata(error),
-                )
+                await _abort(context, error=error)
                 raise
 
         return answer
@@ -213,6 +209,14 @@ def _stream_behavior(method: StreamMethod) -> Callable[..., AsyncIterator[bytes]
                 async for response in responses:
                     yield response.SerializeToString()
         except ServingError as error:
-            await context.abort(_STATUS_BY_NUMBER[error.code], status_message(error))
+            await _abort(context, error=error)
 
     return answer
+
+
+async def _abort(context: Any, *, error: ServingError) -> None:
+    await context.abort(
+        _STATUS_BY_NUMBER[error.code],
+        status_message(error),
+        trailing_metadata=retry_metadata(error),
+    )
