@@ -5,6 +5,7 @@ import shutil
 import signal
 import threading
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -48,6 +49,14 @@ def wait_until_counting(server: ServerProcess) -> None:
         time.sleep(0.01)
 
 
+@pytest.fixture
+def heeded_hangup() -> Iterator[None]:
+    """Servers inherit that SIGHUP is ignored, as it is where nohup runs the tests."""
+    before = signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    yield
+    signal.signal(signal.SIGHUP, before)
+
+
 @pytest.mark.parametrize(
     ("listener", "number"),
     [
@@ -57,6 +66,7 @@ def wait_until_counting(server: ServerProcess) -> None:
         ("portable", signal.SIGINT),
     ],
 )
+@pytest.mark.usefixtures("heeded_hangup")
 def test_the_first_signal_lets_requests_finish(
     listener: str, number: signal.Signals, base_path: Path, tmp_path: Path
 ) -> None:
