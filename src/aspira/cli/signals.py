@@ -1,7 +1,8 @@
 """The first signal asks for an orderly end; a second SIGTERM or SIGINT ends at once.
 
 A terminal that closes may send SIGHUP twice, and means nothing by the second. Where it is ignored,
-as `nohup` has it, it stays so.
+as `nohup` has it, it stays so. SIGINT does not: shells ignore it for all that they start behind
+themselves, and those who send it to a server by name mean it.
 """
 
 import asyncio
@@ -48,4 +49,5 @@ class ShutdownSignals:
 
 
 def _heard() -> list[signal.Signals]:
-    return [number for number in _SIGNALS if signal.getsignal(number) is not signal.SIG_IGN]
+    is_hang_up_ignored = signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
+    return [number for number in _SIGNALS if number != signal.SIGHUP or not is_hang_up_ignored]
