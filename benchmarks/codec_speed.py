@@ -1,6 +1,7 @@
 """How fast bodies become tensors and tensors bodies: in process, without a server or a model."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from time import process_time
 from typing import NamedTuple
 
@@ -75,10 +76,7 @@ def _measure_json(name: str, *, floats: _Floats, size_mib: int, num_rounds: int)
         num_rounds=num_rounds,
     )
     for form, is_row_format in (("rows", True), ("columns", False)):
-
-        def encode(is_row_format: bool = is_row_format) -> bytes:  # noqa: FBT001
-            return encode_predictions({"y": floats}, is_row_format=is_row_format)
-
+        encode = partial(encode_predictions, {"y": floats}, is_row_format=is_row_format)
         yield _measure(
             f"tensor to JSON {form}, {name}",
             size_mib=size_mib,
@@ -90,19 +88,11 @@ def _measure_json(name: str, *, floats: _Floats, size_mib: int, num_rounds: int)
 
 def _measure_protos(floats: _Floats, *, size_mib: int, num_rounds: int) -> Iterator[Speed]:
     for field, use_tensor_content in (("float_val", False), ("tensor_content", True)):
-        proto = TensorProto()
-        encode_tensor(floats, into=proto, use_tensor_content=use_tensor_content)
-        message: bytes = proto.SerializeToString()
+        message = _serialize(floats, use_tensor_content=use_tensor_content)
         num_bytes = (floats.nbytes, len(message))
 
-        def decode(message: bytes = message) -> None:
-            decode_tensor(TensorProto.FromString(message), alias="x")
-
-        def encode(use_tensor_content: bool = use_tensor_content) -> None:  # noqa: FBT001
-            proto = TensorProto()
-            encode_tensor(floats, into=proto, use_tensor_content=use_tensor_content)
-            proto.SerializeToString()
-
+        encode = partial(_serialize, floats, use_tensor_content=use_tensor_content)
+        decode = partial(_parse, message)
         for name, convert in ((f"{field} to tensor", decode), (f"tensor to {field}", encode)):
             yield _measure(
                 name,
@@ -111,6 +101,18 @@ def _measure_protos(floats: _Floats, *, size_mib: int, num_rounds: int) -> Itera
                 convert=convert,
                 num_rounds=num_rounds,
             )
+
+
+def _serialize(floats: _Floats, *, use_tensor_content: bool) -> bytes:
+    proto = TensorProto()
+    encode_tensor(floats, into=proto, use_tensor_content=use_tensor_content)
+    serialized: bytes = proto.SerializeToString()
+    return serialized
+
+
+def _parse(message: bytes) -> _Floats:
+    tensor: _Floats = decode_tensor(TensorProto.FromString(message), alias="x")
+    return tensor
 
 
 def _measure(
