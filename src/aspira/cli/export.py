@@ -52,6 +52,10 @@ _FLAGS = (
     PlainFlag("weights", "int8", f"openvino: what weights are kept in, {', '.join(_WEIGHTS)}."),
     PlainFlag("text", "", "openvino: a file to measure quality on; empty takes one of ours."),
 )
+# The form that a flag is for, where it is for one alone.
+_ONLY_FOR: Mapping[str, str] = MappingProxyType(
+    {"precision": "savedmodel", "weights": "openvino", "text": "openvino"}
+)
 
 
 def run_export(arguments: list[str]) -> int:
@@ -74,9 +78,9 @@ def run_export(arguments: list[str]) -> int:
 
 
 def _check_is_for(flag: PlainFlag, *, form: str) -> None:
-    """The help of a flag begins with the form that it is for, where it is for one alone."""
-    only = flag.help.partition(": ")[0]
-    if only in _TARGETS and form in _TARGETS and only != form:
+    """In another form it would do nothing. What is no form at all is told elsewhere."""
+    only = _ONLY_FOR.get(flag.name, form)
+    if form in _TARGETS and only != form:
         raise InvalidArgument(f"--{flag.name} is for --to={only} alone; leave it out")
 
 
