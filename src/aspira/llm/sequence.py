@@ -68,7 +68,7 @@ class Sequence:
     @property
     def num_missing(self) -> int:
         """Known tokens that are not computed; at least the last, until it has given logits."""
-        return self.num_prompt_tokens + len(self.drawn) - self.num_computed
+        return self.num_tokens - self.num_computed
 
     @property
     def is_ended(self) -> bool:
