@@ -104,7 +104,8 @@ class OpenvinoAccelerator:
         try:
             return self._make_form(model, spec=spec)[0]
         except StaysOnTensorflow as reason:
-            _logger.info("Signature %s has no form for %s: %s", model.task.name, spec, reason)
+            what = "runs beside others" if spec.is_beside_others else "single rows"
+            _logger.info("Signature %s has no form for %s: %s", model.task.name, what, reason)
             return None
 
     def _make_form(self, model: SignatureModel, *, spec: FormSpec) -> tuple[Form, int]:
