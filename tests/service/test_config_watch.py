@@ -245,13 +245,18 @@ def test_no_models_may_become_nothing(play: Play) -> None:
     assert watched.messages == []
 
 
+async def change_twice(watched: Watched) -> None:
+    """Each change is waited for until it was seen."""
+    for name in ("b", "c"):
+        watched.reloaded.clear()
+        watched.file.write_text(text_of(name))
+        await watched.reloaded.wait()
+
+
 def test_it_looks_by_itself_until_it_is_stopped(play: Play) -> None:
     async def scenario(watched: Watched) -> None:
         watch = watched.watch("a", poll_interval_s=A_MOMENT_S)
-        for names in (("b",), ("c",)):
-            watched.reloaded.clear()
-            watched.file.write_text(text_of(*names))
-            await watched.reloaded.wait()
+        await change_twice(watched)
         await watch.stop()
         await watch.stop()
         assert asyncio.all_tasks() == {asyncio.current_task()}
@@ -263,10 +268,7 @@ def test_it_looks_on_after_a_bug(play: Play) -> None:
     async def scenario(watched: Watched) -> None:
         watched.errors.append(ValueError("a bug"))
         watch = watched.watch("a", poll_interval_s=A_MOMENT_S)
-        for names in (("b",), ("c",)):
-            watched.reloaded.clear()
-            watched.file.write_text(text_of(*names))
-            await watched.reloaded.wait()
+        await change_twice(watched)
         await watch.stop()
 
     watched = play(scenario)

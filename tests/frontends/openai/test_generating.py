@@ -47,6 +47,13 @@ def ask(tmp_path: Path, path: str, body: object, *, source: ToySource | None = N
     return asyncio.run(run())
 
 
+async def replace_version(server: Server, *, base_path: Path) -> None:
+    """Until version 2 answers; version 1 stays for its streams."""
+    write_language_model(base_path, version=2)
+    await server._models.reload(server._models.configs)
+    await until(lambda: [s.version for s, _ in server._manager.ready()] == [2])
+
+
 def text_of(events: list[Any], index: int = 0) -> str:
     """Of chat chunks or completion chunks."""
     choices = [c for event in events for c in event["choices"] if c["index"] == index]
@@ -275,9 +282,7 @@ def test_a_version_that_is_replaced_goes_on_for_its_streams(tmp_path: Path) -> N
             held.hold()
             client, task = begin(server, chat_body("hi", stream=True))
             await held.reached.wait()
-            write_language_model(base_path, version=2)
-            await server._models.reload(server._models.configs)
-            await until(lambda: [s.version for s, _ in server._manager.ready()] == [2])
+            await replace_version(server, base_path=base_path)
             held.go()
             await task
             events = events_of(read_answer(client.sent))
@@ -333,9 +338,7 @@ def test_a_server_that_shuts_down_tells_the_streams_of_a_version_that_leaves_too
             held.hold()
             client, task = begin(server, chat_body("hi", stream=True))
             await held.reached.wait()
-            write_language_model(base_path, version=2)
-            await server._models.reload(server._models.configs)
-            await until(lambda: [s.version for s, _ in server._manager.ready()] == [2])
+            await replace_version(server, base_path=base_path)
             server._generation.end_streams_after(0.0)
             await task
             assert "server is being shut down" in in_band_error(client)["message"]
