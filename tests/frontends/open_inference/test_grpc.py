@@ -248,8 +248,8 @@ def _nameless() -> Any:
     return request
 
 
-def _shared() -> Any:
-    request = infer_request({"x": [1.0]}, outputs=["y"])
+def _shared(output: str) -> Any:
+    request = infer_request({"x": [1.0]}, outputs=[output])
     request.outputs[0].parameters["shared_memory_region"].string_param = "r"
     return request
 
@@ -265,7 +265,8 @@ def _versioned(version: str) -> Any:
     [
         (_mixed(), Code.INVALID_ARGUMENT, "beside raw"),
         (_too_few(), Code.INVALID_ARGUMENT, "all inputs"),
-        (_shared(), Code.INVALID_ARGUMENT, "shared memory"),
+        (_shared("y"), Code.INVALID_ARGUMENT, "shared memory"),
+        (_shared("n" * 999), Code.INVALID_ARGUMENT, "nnn... is in shared memory"),
         (_nameless(), Code.INVALID_ARGUMENT, "no model"),
         (_versioned("one"), Code.INVALID_ARGUMENT, "version"),
         (_versioned("7"), Code.NOT_FOUND, "Specific(m, 7)"),

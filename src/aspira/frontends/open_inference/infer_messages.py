@@ -57,7 +57,7 @@ def decode_infer_request(message: Message, *, arrival: float) -> InferRequest:
         InvalidArgument: it is malformed, or a tensor does not fit its datatype or shape.
     """
     for output in message.outputs:
-        refuse_shared_memory(decode_parameters(output.parameters), name=output.name)
+        refuse_shared_memory(decode_parameters(output.parameters), name=shorten(output.name))
     return InferRequest(
         decode_spec(message.model_name, version=message.model_version),
         _decode_inputs(message),
